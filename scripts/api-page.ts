@@ -2,6 +2,7 @@
  * Writes `docs/api.md` from the OpenAPI documents of both APIs. The sections have the numbers of the interface specification, to
  * which comments and tests refer (`SPEC §4.3`).
  */
+import { OPTION_NAMES } from '../src/job/options.ts'
 
 interface Schema {
   readonly $ref?: string
@@ -194,13 +195,13 @@ ${routeRows(v1)}
 
 ### 8.1 Fields of a chat completion
 
-${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, SHARED, v1, {})}
+${fieldTable(v1.components.schemas.ChatCompletionRequest ?? {}, OPTION_NAMES, v1, {})}
 
 ### 8.2 Fields of a response
 
-${fieldTable(v1.components.schemas.CreateResponseRequest ?? {}, SHARED, v1)}
+${fieldTable(v1.components.schemas.CreateResponseRequest ?? {}, OPTION_NAMES, v1)}
 
-\`temperature\`, \`top_p\`, \`max_tokens\`, \`stop\`, \`seed\`, the penalties and \`reasoning_effort\` mean what they mean in [options](#27-options).
+\`temperature\`, \`top_p\`, \`max_tokens\`, \`stop\`, \`seed\`, the penalties, \`reasoning_effort\` and \`verbosity\` mean what they mean in [options](#27-options).
 
 ### 8.3 Fields of a batch
 
@@ -211,18 +212,6 @@ ${fieldTable(v1.components.schemas.CreateBatchRequest ?? {}, [], v1)}
 Errors have the shape \`{ "error": { "message", "type", "param", "code" } }\`. Statuses: [these](openai.md#errors) and [common ones](#7-errors).
 `
 }
-
-/** Options that mean the same in both APIs. */
-const SHARED = [
-  'temperature',
-  'top_p',
-  'max_tokens',
-  'stop',
-  'seed',
-  'presence_penalty',
-  'frequency_penalty',
-  'reasoning_effort',
-]
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ')
 
@@ -276,9 +265,9 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
   if (operation === undefined) throw new Error(`the document has no ${method} ${path}`)
   const { summary, description, parameters = [], responses } = operation
   const own = parameters.filter(
-    ({ in: place, name }) => place !== 'path' && !SHARED_PARAMETERS.includes(name),
+    ({ in: place, name }) => place !== 'path' && !OPTION_NAMES_PARAMETERS.includes(name),
   )
-  const shared = SHARED_PARAMETERS.filter((shared) => parameters.some(({ name }) => name === shared))
+  const shared = OPTION_NAMES_PARAMETERS.filter((shared) => parameters.some(({ name }) => name === shared))
   const statuses = Object.keys(responses).filter((status) => !EVERYWHERE.has(status))
   return [
     `### ${number} ${method.toUpperCase()} ${path}`,
@@ -288,12 +277,12 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
   ].join('\n\n')
 }
 
-const SHARED_PARAMETERS = ['include', 'wait', 'idempotency-key']
+const OPTION_NAMES_PARAMETERS = ['include', 'wait', 'idempotency-key']
 
 /** Parameters that mean the same for several routes. */
 function sharedParameters({ paths }: ApiDocument): readonly Parameter[] {
   const all = ROUTES.flatMap(([method, path]) => paths[path]?.[method]?.parameters ?? [])
-  return SHARED_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
+  return OPTION_NAMES_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
 }
 
 function parameterTable(parameters: readonly Parameter[]): string {

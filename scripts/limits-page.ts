@@ -9,6 +9,7 @@ import { MAX_IDS } from '../src/http/read-jobs.ts'
 import { COMPLETE_WITHIN_S } from '../src/job/field-rules.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../src/net/callback-headers.ts'
 import { MAX_ANSWER_BYTES as RECEIVER_BYTES } from '../src/net/exchange.ts'
+import { MAX_STORED_BATCHES } from '../src/store/batch-store.ts'
 import { MAX_SCANNED } from '../src/store/pagination.ts'
 import { MAX_ANSWER_BYTES } from '../src/upstreams/openai-client.ts'
 import { MAX_OPEN_BATCHES } from '../src/v1/batches.ts'
@@ -162,6 +163,11 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_quota_rejections_total',
     },
     { name: 'open batches', fixed: String(MAX_OPEN_BATCHES), beyond: '429' },
+    {
+      name: 'stored batches',
+      fixed: MAX_STORED_BATCHES.toLocaleString('en'),
+      beyond: 'the oldest one is deleted',
+    },
     {
       name: 'lines of a batch',
       setting: 'tiers.NAME.max_batch_lines',

@@ -22,7 +22,6 @@ const folderOf = (path: string) => path.split('/')[0] ?? path
 /** The files that every folder may import. */
 const FOR_ALL = [
   'clock.ts',
-  'counted.ts',
   'json-object.ts',
   'lookup-cache.ts',
   'module-url.ts',

@@ -58,6 +58,7 @@ export interface Options {
   /** -2 to 2. */
   readonly frequency_penalty?: number
   readonly reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max'
+  readonly verbosity?: 'low' | 'medium' | 'high'
 }
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {

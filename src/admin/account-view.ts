@@ -6,7 +6,7 @@ import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
-import { count, more, next, textOrNull, unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
+import { count, more, next, originOf, textOrNull, unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
 const cap = (description: string) =>
   Type.Union([Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), Type.Enum(['none', 'tier'])], {
@@ -38,7 +38,9 @@ export const account = Type.Object({
   active_keys: Type.Integer({ description: 'Keys that are neither revoked nor expired.' }),
   secret_rotated_at: unixTimeOrNull('When its signing secret was last rotated'),
   suspended_at: unixTimeOrNull('When it was suspended'),
-  webhook_url: textOrNull('Where events of its jobs are sent; null for nowhere.'),
+  webhook_url: textOrNull(
+    'Where events of its jobs are sent, without the path for a read-only admin token; null for nowhere.',
+  ),
   ...caps,
   open_jobs: Type.Integer({ minimum: 0, description: 'Queued and running jobs.' }),
   stored_bytes: Type.Integer({ minimum: 0, description: 'Bytes stored by its jobs.' }),
@@ -51,7 +53,7 @@ export const accountList = Type.Object({
 })
 export type AccountList = Static<typeof accountList>
 
-export function accountView(record: AccountRecord): Account {
+export function accountView(record: AccountRecord, readOnly: boolean): Account {
   const { name, tier, keys, activeKeys, rotatedAtMs, suspendedAtMs, webhookUrl, caps: own, quotaUse } = record
   return {
     name,
@@ -60,7 +62,7 @@ export function accountView(record: AccountRecord): Account {
     active_keys: activeKeys,
     secret_rotated_at: wholeSeconds(rotatedAtMs),
     suspended_at: wholeSeconds(suspendedAtMs),
-    webhook_url: webhookUrl,
+    webhook_url: readOnly && webhookUrl !== null ? originOf(webhookUrl) : webhookUrl,
     ...capsView(own),
     open_jobs: quotaUse.openJobs,
     stored_bytes: quotaUse.storedBytes,

@@ -141,7 +141,7 @@ const GROUP_AND_OTHERS = 0o077
  */
 
 interface AdminToken {
-  /** Null if the admin API is disabled, because no token was given and none could be stored. */
+  /** Null if none was given and none could be stored: only the tokens that operators created are accepted. */
   readonly token: string | null
   /** The file with the token; null if there is none. */
   readonly file: string | null

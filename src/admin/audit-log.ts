@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
-import type { AuditStore } from '../store/audit-store.ts'
+import type { AccountOf, AuditStore } from '../store/audit-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
 import { Refusal } from './refusals.ts'
 import { messageOf } from './scrub.ts'
@@ -31,7 +31,7 @@ export class AuditLog {
       atMs: this.#clock.nowMs(),
       who,
       what: action.whatOf?.(input) ?? action.what,
-      account: accountOf(jobId, batchId) ?? account ?? null,
+      account: accountOf(jobId, batchId, keyId) ?? account ?? null,
       target: batchId === undefined ? (jobId ?? keyId ?? tokenId ?? null) : `${BATCH_PREFIX}${batchId}`,
       detailsJson: JSON.stringify(action.details?.(input) ?? {}),
     })
@@ -52,7 +52,8 @@ export class AuditLog {
   }
 }
 
-function accountOf(jobId: string | undefined, batchId: string | undefined) {
+function accountOf(jobId?: string, batchId?: string, keyId?: string): AccountOf | undefined {
   if (jobId !== undefined) return { ofJob: jobId }
-  return batchId === undefined ? undefined : { ofBatch: batchId }
+  if (batchId !== undefined) return { ofBatch: batchId }
+  return keyId === undefined ? undefined : { ofKey: keyId }
 }

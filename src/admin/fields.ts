@@ -16,6 +16,9 @@ export const unixTime = (description: string) => Type.Number({ description: `${d
 export const unixTimeOrNull = (description: string) =>
   Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
 
+/** What a read-only admin token and the audit log show of an address: its path and query often contain secrets. */
+export const originOf = (url: string): string => new URL(url).origin
+
 export const count = Type.Integer({ minimum: 0 })
 export const DEFAULT_TIERS = ['user_free', 'user_go', 'user_pro', 'user_max']
 /** Only the configuration determines which tiers exist (`ActionTools.tiers`), so the schema allows any text. */

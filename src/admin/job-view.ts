@@ -20,6 +20,7 @@ import {
   callbackState,
   count,
   jobStatus,
+  originOf,
   orNull,
   paging,
   seconds,
@@ -43,7 +44,7 @@ export type CallbackAttempt = Static<typeof callbackAttempt>
 const callbackFields = {
   job_id: Type.String(),
   account: Type.String(),
-  url: Type.String(),
+  url: Type.String({ description: 'Without its path for a read-only admin token.' }),
   state: callbackState,
   attempts: count,
   next_attempt_at: unixTimeOrNull('When the next attempt is due'),
@@ -178,6 +179,7 @@ export function withoutTexts<View extends CallbackSummary | CallbackDetails>(vie
   const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
   return {
     ...view,
+    url: originOf(view.url),
     last_attempt: view.last_attempt && without(view.last_attempt),
     ...('log' in view && { callback_payload: null, log: view.log.map(without) }),
   }

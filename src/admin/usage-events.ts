@@ -68,11 +68,13 @@ export interface UsageEventPage {
   readonly next: UsageCursor
 }
 
+/** @param account whose events to return; of all accounts if absent. A page may then be empty although there are more. */
 export async function readUsageEvents(
   store: Pick<JobSearchStore, 'jobUses' | 'jobUsesOf'>,
   { lastJobId, unfinished }: UsageCursor,
   limit: number,
   nowMs: number,
+  account?: string,
 ): Promise<UsageEventPage> {
   const earlier = unfinished.length === 0 ? [] : await store.jobUsesOf(unfinished)
   const late = earlier.filter(hasEnded).slice(0, limit)
@@ -92,10 +94,11 @@ export async function readUsageEvents(
   let last = lastJobId
   let read = 0
   for (const use of found) {
-    if (!hasEnded(use)) {
-      if (left.length >= MAX_UNFINISHED) break
-      left.push(use.id)
-    } else events.push(usageEventOf(use))
+    if (account === undefined || use.account === account) {
+      if (hasEnded(use)) events.push(usageEventOf(use))
+      else if (left.length < MAX_UNFINISHED) left.push(use.id)
+      else break
+    }
     last = use.id
     read += 1
   }

@@ -2,48 +2,44 @@
 import { randomBytes } from 'node:crypto'
 import { BatchRunner } from '../batches/batch-runner.ts'
 import { LineStarts } from '../batches/line-starts.ts'
-import { type Clock, wholeMs } from '../clock.ts'
-import type { Settings } from '../config/settings.ts'
+import { wholeMs } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Stop } from '../job/stop.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
-import type { CurrentPrices } from '../queue/current-prices.ts'
 import type { CountElement, JobCreator } from '../queue/job-creator.ts'
-import type { Store } from '../store/store.ts'
-import { errorFields, type Log } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { errorFields } from '../telemetry/log.ts'
 import { countConversation } from '../tokens/token-counter.ts'
-import { BatchLines } from '../v1/batch-lines.ts'
+import { BatchLines, type BatchLinesOptions } from '../v1/batch-lines.ts'
+import type { EngineParts } from './engine.ts'
 import { partLimits } from './http.ts'
 
-export interface BatchParts {
-  readonly settings: Settings
-  readonly store: Store
-  readonly node: string
-  readonly clock: Clock
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly pool: Pick<CpuPool, 'run'>
+export interface BatchParts
+  extends Pick<EngineParts, 'settings' | 'store' | 'node' | 'clock' | 'log' | 'metrics' | 'pool' | 'prices'> {
   readonly creator: JobCreator
   readonly tiers: Tiers
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly cancellation: Pick<Cancellation, 'cancelled'>
+}
+
+/** Counts tokens for jobs that no request creates. */
+export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => CountElement {
+  return (account) => async (element, limit) => {
+    const count = await countConversation(element, limit, (jsonTexts, enough) =>
+      pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
+    )
+    if (count === null) throw new Error('the count of tokens was stopped')
+    return count
+  }
 }
 
 export function createBatchRunner(parts: BatchParts): BatchRunner {
   const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
-  const countTokens =
-    (account: string): CountElement =>
-    async (element, limit) => {
-      const count = await countConversation(element, limit, (jsonTexts, enough) =>
-        pool.run('count tokens', { jsonTexts, enough }, { account, weight: 1 }, new Stop()),
-      )
-      if (count === null) throw new Error('the count of tokens was stopped')
-      return count
-    }
+  const readLarge: BatchLinesOptions['readLarge'] = async (line, account) => {
+    const read = await pool.run('read batch line', line, { account, weight: 1 }, new Stop())
+    if (read === null) throw new Error('the reading of a line was stopped')
+    return read
+  }
   return new BatchRunner({
     store,
     node,
@@ -53,8 +49,9 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
       limits: partLimits(settings),
       maxDepth: settings.limits.json_depth,
       usesCache: (model) => settings.models[model]?.v1_cache === true,
+      readLarge,
     }),
-    starts: new LineStarts({ store, creator, tiers, countTokens }),
+    starts: new LineStarts({ store, creator, tiers, countTokens: tokenCounter(pool) }),
     makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
     maxLineBytes: settings.limits.body_bytes,
     maxLinesOf: (tier) => tiers.of(tier).maxBatchLines,

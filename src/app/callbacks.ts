@@ -1,29 +1,20 @@
 /** Creates the callback dispatcher and its HTTP client from the settings. */
-import { CallbackDispatcher } from '../callbacks/dispatcher.ts'
+import { CallbackDispatcher, type CallbackDispatcherOptions } from '../callbacks/dispatcher.ts'
 import { type Clock, wholeMs } from '../clock.ts'
 import { addressRulesOf } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
 import { SIMULATED_HEADER } from '../http/parley-headers.ts'
 import { createPoster, type Poster } from '../net/post.ts'
-import type { ByteShare } from '../sharing/byte-budget.ts'
-import type { CallbackStore } from '../store/callback-store.ts'
-import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedPoster } from '../telemetry/traces.ts'
 
-export interface CallbackParts {
+export interface CallbackParts
+  extends Pick<CallbackDispatcherOptions, 'node' | 'store' | 'clock' | 'bytes' | 'poster' | 'random'> {
   readonly settings: Settings
-  readonly node: string
-  readonly store: CallbackStore & Pick<Store, 'metadataOf'>
-  readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  readonly bytes: ByteShare
-  readonly poster: Poster
-  /** Returns a number from 0 up to but not including 1. */
-  readonly random: () => number
 }
 
 export function createCallbackPoster(

@@ -3,14 +3,13 @@
  * randomness, the store, model servers, receivers and threads are passed in. `service.ts` passes the real ones; the simulation
  * (`test/simulation/`) passes ones that a seed determines.
  */
-import { type Clock, wholeMs } from '../clock.ts'
+import { wholeMs } from '../clock.ts'
 import type { Role } from '../config/allowed-values.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
-import type { Poster } from '../net/post.ts'
 import { type AfterSettlement, createAfterSettlement } from '../queue/after-settlement.ts'
 import { ContextShifts } from '../queue/context-shift.ts'
 import { CostCapQueue } from '../queue/cost-cap-queue.ts'
@@ -27,36 +26,34 @@ import { retentionLoop } from '../queue/retention.ts'
 import { Worker } from '../queue/worker.ts'
 import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
-import type { Store } from '../store/store.ts'
-import { errorFields, type Log } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { errorFields } from '../telemetry/log.ts'
 import { activeTraceparent, isTracing, tracedExecution, tracedRouter } from '../telemetry/traces.ts'
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import { createDispatcher } from './callbacks.ts'
-import { createCancellation, createNodeLease, createRemoteResults, type StartHeartbeat } from './node.ts'
+import { type CallbackParts, createDispatcher } from './callbacks.ts'
+import {
+  createCancellation,
+  createNodeLease,
+  createRemoteResults,
+  type NodeParts,
+  type StartHeartbeat,
+} from './node.ts'
+import { type Clients, shutDown } from './shutdown.ts'
 import { jobSlots, memoryBytes } from './slots.ts'
 
-export interface EngineParts {
-  readonly settings: Settings
+export interface EngineParts
+  extends Omit<NodeParts, 'worker' | 'pendingResponses'>,
+    Pick<CallbackParts, 'poster' | 'random'> {
   /** Whether the simulator answers instead of model servers; false if absent. */
   readonly simulated?: boolean
   readonly role: Role
-  readonly node: string
-  readonly store: Store
-  readonly clock: Clock
-  /** Returns a number from 0 up to but not including 1. */
-  readonly random: () => number
   /** Returns this many random bytes, in hex. */
   readonly randomHex: (bytes: number) => string
-  readonly log: Log
-  readonly metrics: Metrics
   readonly pool: Pick<CpuPool, 'run'>
   readonly upstreams: ModelRouter
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
-  readonly poster: Poster
   /** Takes the lease, and keeps renewing it. */
   readonly startHeartbeat: StartHeartbeat
 }
@@ -168,12 +165,8 @@ function createByteBudget(settings: Settings): ByteBudget {
 }
 
 /** What the detection of context shifts needs. */
-interface ContextShiftParts {
-  readonly pool: Pick<CpuPool, 'run'>
-  readonly clock: Clock
+interface ContextShiftParts extends Pick<EngineParts, 'pool' | 'clock' | 'metrics' | 'log'> {
   readonly weightOf: (tier: string) => number
-  readonly metrics: Metrics
-  readonly log: Log
 }
 
 function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): ContextShifts {
@@ -192,73 +185,18 @@ function createContextShifts({ metrics, log, ...parts }: ContextShiftParts): Con
   })
 }
 
-/** After the last job of a stopping server has ended, clients have this long to read the response, in milliseconds. */
-const LAST_ANSWERS_MS = 2000
-
-/** The connections of clients. */
-interface Clients {
-  /** Resolves when every request in progress has its response. */
-  close(): Promise<void>
-  /** Closes the connections that do not close by themselves. */
-  cutOff(): void
-}
-
-interface Stoppable {
-  stop(): Promise<void>
-}
-
-interface RunningParts {
-  readonly clock: Clock
-  /** How long running jobs may continue before they are released (`jobs.drain_seconds`). */
-  readonly drainMs: number
-  readonly polls: readonly Stoppable[]
-  readonly pendingResponses: { stop(): void }
-  readonly worker: { drain(drainMs: number): Promise<void> }
-  readonly dispatcher: Stoppable
-  readonly lease: Stoppable
-  readonly router: Pick<ModelRouter, 'leaveRates' | 'close'>
-}
-
-/**
- * Shuts down in an order that loses no job: pending requests get their 202; executions end, or their jobs are released; the
- * lease ends last.
- */
-async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
-  const polls = parts.polls.map((poll) => poll.stop())
-  parts.pendingResponses.stop()
-  const closed = clients.close()
-  const drained = parts.worker.drain(parts.drainMs)
-  // Jobs that wait for a rate are released. The drain has begun before, so that this node does not claim them again.
-  parts.router.leaveRates()
-  await drained
-  // Node stops its timeouts when the server closes, so a client that never finishes its request would keep the server running.
-  const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
-  await Promise.all([closed, parts.dispatcher.stop(), ...polls])
-  cancel()
-  // Other nodes rescue the jobs of a node without a lease, so the lease ends last.
-  await parts.lease.stop()
-  await parts.router.close()
-}
-
 const SUSPECTS =
   'jobs that were running when a node crashed are queued again; they run in small groups that grow, so that one that crashes the process is found'
 
-interface WorkerParts {
-  readonly store: Store
+interface WorkerParts
+  extends Pick<EngineParts, 'store' | 'node' | 'clock' | 'settings' | 'prices' | 'log' | 'metrics'> {
   readonly router: Router
   readonly routes: Routes
   readonly answers: AnswerReader
   readonly contextShifts: ContextShifts
-  readonly node: string
-  readonly clock: Clock
-  readonly settings: Settings
   readonly cacheKeyOf: CacheKeyOf
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly afterSettlement: AfterSettlement
   readonly bytes: ByteBudget
-  readonly log: Log
-  readonly metrics: Metrics
   readonly onOverBudget: () => void
 }
 

@@ -46,14 +46,18 @@ async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> 
     onExpired: () => report({ kind: 'expired' }),
     onError: (error) => report({ kind: 'failed', message: messageOf(error) }),
   })
-  port.once('message', () => void end(port, renewal, leases))
+  let watch: NodeJS.Timeout | undefined
+  port.once('message', () => {
+    clearInterval(watch)
+    void end(port, renewal, leases)
+  })
   try {
     await renewal.start()
   } catch (error) {
     report({ kind: 'not started', message: messageOf(error) })
     return
   }
-  watchLoop(data)
+  watch = watchLoop(data)
   report({ kind: 'started' })
 }
 
@@ -63,12 +67,12 @@ async function end(port: MessagePort, renewal: LeaseRenewal, leases: Leases): Pr
   port.close()
 }
 
-function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
+function watchLoop({ reports, hangMs, node }: HeartbeatData): NodeJS.Timeout {
   const watch = new LoopWatch(hangMs, systemClock.steadyMs())
   const look = () => {
     if (watch.hangs(Atomics.load(reports, 0), systemClock.steadyMs())) endProcess(hangMs, node)
   }
-  setInterval(look, REPORT_EVERY_MS).unref()
+  return setInterval(look, REPORT_EVERY_MS).unref()
 }
 
 /**

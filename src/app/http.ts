@@ -3,8 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { AuditLog } from '../admin/audit-log.ts'
-import { type Clock, wholeMs } from '../clock.ts'
-import type { Role } from '../config/allowed-values.ts'
+import { wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
@@ -36,7 +35,6 @@ import type { PartLimits } from '../job/create-body.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import type { Tiers } from '../job/tier.ts'
 import type { Cancellation } from '../queue/cancellation.ts'
-import type { CurrentPrices } from '../queue/current-prices.ts'
 import { HeldRequests } from '../queue/held-requests.ts'
 import type { JobCreator } from '../queue/job-creator.ts'
 import type { PendingResponses } from '../queue/pending-responses.ts'
@@ -46,7 +44,7 @@ import type { Worker } from '../queue/worker.ts'
 import type { ByteBudget } from '../sharing/byte-budget.ts'
 import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { Expiry } from '../store/expiry.ts'
-import { type Store, StoreUnavailable } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 import type { Gauges } from '../telemetry/gauges.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import { type MetricSamples, overviewOf } from '../telemetry/metric-samples.ts'
@@ -60,25 +58,18 @@ import { V1_WEBHOOKS } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
+import type { EngineParts } from './engine.ts'
 
-export interface HttpParts {
-  readonly settings: Settings
+export interface HttpParts
+  extends Pick<EngineParts, 'settings' | 'role' | 'node' | 'store' | 'clock' | 'log' | 'metrics' | 'prices'> {
   /** Whether the simulator answers instead of model servers. */
   readonly simulated: boolean
-  readonly role: Role
-  readonly node: string
-  readonly store: Store
   readonly creator: JobCreator
   readonly pendingResponses: PendingResponses
   readonly worker: Pick<Worker, 'isRunning'>
   readonly cancellation: Pick<Cancellation, 'cancelled'>
   readonly tiers: Tiers
   readonly pool: CpuPool
-  readonly clock: Clock
-  readonly log: Log
-  readonly metrics: Metrics
-  /** Null if no model has a price. */
-  readonly prices: CurrentPrices | null
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
@@ -294,20 +285,15 @@ export function partLimits({ limits }: Settings): PartLimits {
   return { payloadBytes: limits.callback_payload_bytes, schemaBytes: limits.schema_bytes }
 }
 
-interface AdminApiParts {
+interface AdminApiParts extends Pick<EngineParts, 'node' | 'role' | 'store' | 'clock' | 'log'> {
   readonly configuration: Configuration
   readonly token: string | null
-  readonly node: string
-  readonly role: Role
-  readonly store: Store
   readonly routes: Pick<Routes, 'limited'>
-  readonly clock: Clock
   readonly gauges: Gauges
   readonly samples: MetricSamples
   readonly cancellation: Cancellation
   readonly reruns: Pick<Reruns, 'makeAll'>
   readonly expiry: () => Expiry
-  readonly log: Log
 }
 
 export function createAdmin(parts: AdminApiParts): AdminOptions {

@@ -25,7 +25,7 @@ import { busyMeter } from '../telemetry/runtime-metrics.ts'
 import { activeTraceparent } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
-import { createBatchRunner } from './batches.ts'
+import { createBatchRunner, tokenCounter } from './batches.ts'
 import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
@@ -157,6 +157,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     store,
     creator: engine.creator,
     tiers: engine.tiers,
+    countTokens: tokenCounter(pool),
     clock,
     expiry,
     describe: (error) => admissionError(error).message,
@@ -179,9 +180,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     log,
   })
   const batches = role === 'api' ? null : createBatchRunner({ ...common, ...engine, pool })
-  const queues = () => worker.schedule.queues
-  const wakeCalls =
-    role === 'api' ? null : createWakeCalls({ ...common, upstreams, queues, signal: stopping.signal })
+  const wakeCalls = role === 'api' ? null : createWakeCalls({ ...common, upstreams, signal: stopping.signal })
   const app = await createHttp({
     ...common,
     ...engine,

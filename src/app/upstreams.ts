@@ -41,7 +41,7 @@ export function modelServers(
 ): RouterParts['serverOf'] {
   return (name) => {
     const upstream = settings.upstreams[name]
-    if (simulated || upstream === undefined) return new Simulator(clock)
+    if (simulated || upstream === undefined) return new Simulator(clock, name)
     const readsRates = isRated(name, settings)
     const common = {
       name,

@@ -5,8 +5,9 @@
 import { request } from 'undici'
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config/settings.ts'
+import { readQueueName } from '../job/priority.ts'
 import { PollingLoop } from '../polling-loop.ts'
-import type { RouteQueue } from '../queue/route-queue.ts'
+import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { UpstreamState } from '../upstreams/routing-table.ts'
@@ -18,8 +19,7 @@ const TIMEOUT_MS = 10_000
 export interface WakeCallOptions {
   readonly settings: Pick<Settings, 'upstreams'>
   readonly upstreams: Pick<Routes, 'limited' | 'limitedAccounts'> & { state(): readonly UpstreamState[] }
-  /** The queues with jobs that this node knows of. */
-  readonly queues: () => Iterable<RouteQueue>
+  readonly store: Pick<Store, 'queued'>
   readonly clock: Clock
   /** Aborts calls in progress, because a shutdown does not wait for them. */
   readonly signal: AbortSignal
@@ -30,7 +30,7 @@ export interface WakeCallOptions {
 export function createWakeCalls({
   settings,
   upstreams,
-  queues,
+  store,
   clock,
   signal,
   log,
@@ -40,14 +40,7 @@ export function createWakeCalls({
   )
   if (urls.length === 0) return null
   const calledMs = new Map<string, number>()
-  const isAwaited = (upstream: string) => {
-    for (const { of, walk, lanes } of queues()) {
-      const isQueued = walk.mayBeQueued || lanes.size > 0
-      const isHeld = upstreams.limited.has(of.route) || upstreams.limitedAccounts.has(of.route)
-      if (isQueued && isHeld && ` ${of.route}`.includes(` ${upstream}/`)) return true
-    }
-    return false
-  }
+  const isHeld = (route: string) => upstreams.limited.has(route) || upstreams.limitedAccounts.has(route)
   const wake = async (upstream: string, url: string): Promise<void> => {
     try {
       const { statusCode, body } = await request(url, {
@@ -71,12 +64,13 @@ export function createWakeCalls({
     const isAway = ({ targets }: UpstreamState) => targets.some(({ unavailable }) => unavailable !== null)
     const away = new Set(upstreams.state().flatMap((one) => (isAway(one) ? one.name : [])))
     const nowMs = clock.steadyMs()
-    const due = urls.filter(
-      ([name]) =>
-        away.has(name) &&
-        nowMs - (calledMs.get(name) ?? Number.NEGATIVE_INFINITY) >= PAUSE_MS &&
-        isAwaited(name),
+    const mayCall = urls.filter(
+      ([name]) => away.has(name) && nowMs - (calledMs.get(name) ?? Number.NEGATIVE_INFINITY) >= PAUSE_MS,
     )
+    if (mayCall.length === 0) return
+    const { routes } = await store.queued()
+    const awaited = routes.map((queue) => readQueueName(queue).route).filter(isHeld)
+    const due = mayCall.filter(([name]) => awaited.some((route) => ` ${route}`.includes(` ${name}/`)))
     for (const [name] of due) calledMs.set(name, nowMs)
     await Promise.all(due.map(([name, url]) => wake(name, url)))
   }

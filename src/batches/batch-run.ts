@@ -367,7 +367,7 @@ export class BatchRun {
       offset = read.end
       bytes += read.bytes?.length ?? 0
       if (read.bytes?.length === 0) continue
-      const wanted = read.bytes === null ? null : format.read(read.bytes, this.#batch.endpoint)
+      const wanted = read.bytes === null ? null : await format.read(read.bytes, this.#batch)
       if (wanted !== null && 'element' in wanted) lines.push({ line, end: offset, ...wanted, problem: null })
       else {
         // The line was valid, but a limit has changed since.

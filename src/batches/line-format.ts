@@ -1,19 +1,10 @@
 /** The format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
-import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
 import type { Problem } from './progress.ts'
-
-export interface WantedLine {
-  readonly customId: string
-  readonly element: CreateElement
-}
-
-export interface WrongLine extends Problem {
-  readonly param: string | null
-}
+import type { WantedLine, WrongLine } from './wanted-line.ts'
 
 export interface LineResult {
   /** Whether the result belongs in the error file. */
@@ -27,7 +18,8 @@ export interface LineResult {
 }
 
 export interface LineFormat {
-  read(bytes: Uint8Array, endpoint: string): WantedLine | WrongLine
+  /** Returns what a line asks for. `bytes` may be empty afterwards, because a thread may have taken them. */
+  read(bytes: Uint8Array, batch: StoredBatch): Promise<WantedLine | WrongLine>
   /** Returns the result of a finished job. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /**

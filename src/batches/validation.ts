@@ -73,7 +73,7 @@ export class Validation {
   async #checkLine(bytes: Uint8Array | null, owner: JobOwner): Promise<void> {
     const { format, starts, batch } = this.#options
     if (bytes === null) return this.#add(TOO_LONG)
-    const read = format.read(bytes, batch.endpoint)
+    const read = await format.read(bytes, batch)
     if (!('element' in read)) return this.#add(read)
     const digits = hash('sha256', read.customId, 'base64url').slice(0, HASH_DIGITS)
     if (this.#seen.has(digits)) {

@@ -1,4 +1,7 @@
-/** Makes one attempt to deliver a callback: waits for memory for its body, loads it, sends it, and records the result. */
+/**
+ * Makes one attempt to deliver a callback: waits for memory for its body, loads it, sends it, and records the result. The
+ * delivery queues use it.
+ */
 import type { Clock } from '../clock.ts'
 import type { CallbackEvent } from '../job/job.ts'
 import { endingOf, jobRecordJson, type MetadataById, NO_METADATA } from '../job/job-record.ts'
@@ -14,9 +17,11 @@ import type { Delivery } from './deliveries.ts'
 import { type Health, healthOf } from './receiver-limit.ts'
 import { nextAttempt } from './retry-schedule.ts'
 
-/** How long a delivery may occupy a slot while it waits for bytes. Below `LEASE_SLACK_MS`, so that its lease outlasts it. */
+/**
+ * How long a delivery may occupy a slot while it waits for bytes. Less than `LEASE_SLACK_MS`, so that its lease lasts longer.
+ */
 const MAX_BYTES_WAIT_MS = 15_000
-/** A body up to this size does not wait and does not count, because slots limit how many there are. */
+/** A body up to this size neither waits for bytes nor counts, because slots limit how many such bodies there are. */
 const SMALL_BODY_BYTES = 16 * 1024
 const NO_ACCOUNT = 'not sent: the account of the job no longer exists, so there is no secret to sign with'
 const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
@@ -27,11 +32,13 @@ export interface CallbackSenderOptions {
   readonly clock: Clock
   /** From 0 up to but not including 1. */
   readonly random: () => number
+  /** The pause before each attempt, in seconds. */
   readonly pausesS: readonly number[]
-  /** Limits the bodies in memory. An account with slow receivers leaves enough for others. */
+  /** Limits the bodies in memory, so that an account with slow receivers leaves enough memory for others. */
   readonly bytes: ByteShare
-  /** Called after an attempt, or the end of all attempts, was recorded. */
+  /** Called after the record of an attempt, or of the end of all attempts, was stored. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
+  /** Called with errors of operations that are retried. */
   readonly onError: (error: unknown) => void
 }
 
@@ -44,9 +51,9 @@ export interface Sent {
 
 export type SendResult =
   | Sent
-  /** No attempt was made, so the delivery must be released. */
+  /** No attempt was made, so the delivery must be returned to the store. */
   | { readonly kind: 'not sent' }
-  /** No attempt was made and none is needed: the job or its account was deleted, or another node holds the callback. */
+  /** No attempt was made and none is needed: the job or its account was deleted, or another node has taken the callback. */
   | { readonly kind: 'gone' }
 
 interface LoadedBody extends CallbackBody {
@@ -72,7 +79,7 @@ export class CallbackSender {
     return isSmall ? this.#sendBody(delivery) : this.#sendWithin(delivery)
   }
 
-  /** Records what was sent, and when the callback is due again. */
+  /** Records the attempt, and when the callback is due again. */
   record(delivery: Delivery, { result, atMs }: Sent): Promise<void> {
     const { clock, random, pausesS } = this.#options
     const { attempt, tries } = delivery.callback
@@ -91,7 +98,7 @@ export class CallbackSender {
     })
   }
 
-  /** Records that the callback has failed permanently, without an attempt. */
+  /** Records that the callback has failed permanently, without another attempt. */
   recordOverdue(delivery: Delivery): Promise<void> {
     return this.#recordFailed(delivery, OVERDUE)
   }
@@ -102,13 +109,13 @@ export class CallbackSender {
     for (const wait of this.#waits) wait.now('release')
   }
 
-  /** Aborts the attempts in progress, which then do not count. Their callbacks are due again at once. */
+  /** Aborts the attempts in progress. They do not count, and their callbacks are due at once. */
   cutOff(): void {
     this.#state = 'cut off'
     void this.#options.poster.close()
   }
 
-  /** False if the wait took too long, or bodies are no longer loaded. */
+  /** Waits for bytes. False if that took too long, or if bodies are no longer loaded. */
   async #reserve(account: string, bytes: number): Promise<boolean> {
     const stop = new Stop()
     const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('timeout'))
@@ -136,7 +143,7 @@ export class CallbackSender {
     const { attempt } = delivery
     const body = await this.#load(delivery)
     if (body === 'given up') return NOT_SENT
-    // If this node has claimed the callback again, because its lease had expired, it must still be sent.
+    // This node may have taken the callback again, because its lease had expired. Then it must still be sent.
     if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
     const { secrets } = body
     if (secrets === null) {
@@ -153,7 +160,7 @@ export class CallbackSender {
     const { jobId, bodyBytes } = callback
     const load = async () => {
       const body = await store.loadCallback({ jobId, attempt, bodyBytes })
-      // A separate read, so that callbacks without metadata cost nothing more.
+      // A separate read, so that callbacks without metadata have no additional cost.
       const metadata = body?.callback.include?.includes('metadata')
         ? await store.metadataOf([jobId])
         : NO_METADATA
@@ -172,7 +179,7 @@ export class CallbackSender {
   async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {
     const { store, clock, onAttempt, onError } = this.#options
     const { jobId } = delivery.callback
-    // The fence is read for each try, because this node may claim the callback again meanwhile.
+    // The attempt is read for each try, because this node may take the callback again during the tries.
     const write = () => {
       const attempt = { ...made, attempt: delivery.attempt }
       return store.recordCallback({ jobId, attempt, next, nowMs: clock.nowMs() })
@@ -181,7 +188,7 @@ export class CallbackSender {
     if (recorded === true) onAttempt(delivery.callback, made, next.kind)
   }
 
-  /** Whether this node aborted the attempt, so that it shows nothing about the receiver. */
+  /** Whether this node aborted the attempt, so that the result shows nothing about the receiver. */
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }
@@ -189,11 +196,11 @@ export class CallbackSender {
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
-  /** Present if the callback includes the metadata of the job. */
+  /** Present if the body includes the metadata of the job. */
   readonly metadata?: MetadataById
 }
 
-/** Builds the signed POST of SPEC §6, or that of an event. Sends the payload as the stored text. */
+/** Builds the signed POST of SPEC §6, or that of an event. The payload is sent as the stored text. */
 export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
   const { callback, view, secrets, metadata } = signable
   const body = callback.event
@@ -204,7 +211,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
     url: callback.url,
     body,
     headers: {
-      // The caller's headers may replace it.
+      // Comes first, because the caller's headers may replace it.
       ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
       ...callback.headers,
       'content-type': 'application/json',
@@ -215,7 +222,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
   }
 }
 
-/** The event is the same in every attempt, so that receivers can recognize it. */
+/** The body of an event. It is the same in every attempt, so that receivers can recognize repetitions. */
 function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,

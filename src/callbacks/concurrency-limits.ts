@@ -1,38 +1,38 @@
 /**
- * Decides which deliveries may be sent, and which may wait on this node. Every rule is a pure function of what is in flight.
+ * Decides which deliveries may be sent, and which may wait on this node. Every rule depends only on the arguments.
  *
- * - A receiver gets as many concurrent attempts as it has capacity for, and an origin as many as the setting allows. The last
- *   eighth of these is for accounts with fewer attempts there.
- * - Receivers that are not proven to respond may together occupy half of a delivery queue's slots; those of one account an
+ * - A receiver gets as many concurrent attempts as it has capacity for, and an origin as many as the setting permits. The last
+ *   eighth of these is for accounts that have fewer than an eighth there.
+ * - Receivers that are not proven to respond can together occupy half of a delivery queue's slots; those of one account an
  *   eighth.
- * - The last eighth of the slots is reserved for accounts that occupy less than an eighth.
+ * - The last eighth of the slots is for accounts that occupy less than an eighth.
  *
- * So however many receivers of whichever accounts hang or are slow, slots remain for those that respond.
+ * So slots always remain for receivers that respond, however many other receivers hang or are slow.
  */
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 import * as fairSlots from '../sharing/fair-slots.ts'
 import type { Receiver } from './receiver-limit.ts'
 
-/** Deliveries that may wait for an unproven receiver: few, because their wait may be long. */
+/** How many deliveries may wait for an unproven receiver. Few, because their wait may be long. */
 const MAX_WAITING_UNPROVEN = 2
 
 export interface Limits {
-  /** Maximum concurrent attempts of a delivery queue, from the claim of a slot until the attempt is recorded. */
+  /** Maximum concurrent attempts of a delivery queue. An attempt occupies its slot until it is recorded. */
   readonly slots: number
-  /** Maximum concurrent attempts to one origin, of both delivery queues together. */
+  /** Maximum concurrent attempts to one origin, from both delivery queues together. */
   readonly slotsPerOrigin: number
 }
 
-/** The deliveries of one delivery queue that occupy a slot or wait for one, and the attempts of both queues. */
+/** What a delivery queue and its receivers are doing. Attempts count from both delivery queues. */
 export interface InFlight {
   /** Deliveries that occupy a slot, by account. */
   readonly occupied: ReadonlyCounts<string>
-  /** Attempts in progress, by account, whose receiver was not proven to respond when the attempt began. */
+  /** Attempts in progress whose receiver was not proven to respond when they began, by account. */
   readonly unproven: ReadonlyCounts<string>
   /** Deliveries that wait for a slot, by account. */
   readonly waiting: ReadonlyCounts<string>
   readonly waitingByReceiver: ReadonlyMap<Receiver, { readonly size: number }>
-  /** Attempts in progress of both delivery queues. */
+  /** Attempts in progress from both delivery queues. */
   readonly toReceiver: ReadonlyCounts<Receiver>
   readonly toOrigin: ReadonlyCounts<string>
 }
@@ -49,7 +49,10 @@ export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver):
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }
 
-/** Whether a delivery that cannot be sent now may wait on this node: only if it has a chance to be sent soon. */
+/**
+ * Whether a delivery that cannot be sent now may wait on this node, because it is likely to be sent soon. Otherwise it is
+ * deferred.
+ */
 export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
   const maxForReceiver = receiver.isProven ? limits.slotsPerOrigin : MAX_WAITING_UNPROVEN
   return (
@@ -60,7 +63,7 @@ export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver):
   )
 }
 
-/** How many deferred deliveries to claim for a receiver to which one may be sent now. */
+/** How many deferred deliveries to take for a receiver to which at least one may be sent now. */
 export function deferredToClaim(limits: Limits, inFlight: InFlight, receiver: Receiver): number {
   return receiver.isFailing ? receiverCapacity(inFlight, receiver) : limits.slotsPerOrigin
 }
@@ -69,19 +72,19 @@ export function freeSlots(limits: Limits, inFlight: InFlight): number {
   return limits.slots - inFlight.occupied.total
 }
 
-/** Slots without the reserve. */
+/** How many slots the queue has without the reserve. */
 export function sharedSlots(limits: Limits): number {
   return Math.max(1, limits.slots - share(limits, 8))
 }
 
-/** Whether only reserved slots are free, or none. */
+/** Whether no slot is free except reserved ones. */
 export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
   return fairSlots.freeSharedSlots(slotsOf(limits), inFlight.occupied) <= 0
 }
 
 /**
- * Free slots without the reserve. 0 or less if there are none, or if so many deliveries wait for their receivers that further
- * ones would have to wait, too.
+ * How many slots are free without the reserve; 0 or less if there are none. Also 0 if so many deliveries wait for their
+ * receivers that more of them would have to wait, too.
  */
 export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
   const isCrowded = inFlight.waiting.total >= share(limits, 8)
@@ -103,7 +106,7 @@ function receiverCapacity(inFlight: InFlight, receiver: Receiver): number {
   return receiver.limit - inFlight.toReceiver.of(receiver)
 }
 
-/** A fraction of the slots, at least one. */
+/** A fraction (one of `parts`) of the slots, at least one. */
 function share(limits: Limits, parts: number): number {
   return Math.max(1, Math.floor(limits.slots / parts))
 }

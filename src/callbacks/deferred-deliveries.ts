@@ -1,26 +1,28 @@
 /**
- * Remembers the deliveries that were returned to the store untried because their receiver had no capacity, so that they can be
- * claimed as soon as it has. Those that are not remembered become due again later.
+ * Remembers deferred deliveries, so that they can be taken again as soon as their receiver has capacity. A deferred delivery
+ * that is not remembered becomes due again later.
  */
 import type { DeferredCallback, TakenBefore } from '../store/callback-store.ts'
 import type { Delivery } from './deliveries.ts'
 import type { Receiver } from './receiver-limit.ts'
 
-/** The limit for all receivers. One may use what the others do not. */
+/** How many deliveries are remembered for all receivers. One receiver can use half of what the others leave. */
 const MAX_REMEMBERED = 100_000
-/** A deferred delivery is due again after this time, unless it is claimed before. */
+/** A deferred delivery is due again after this time, unless it is taken before. */
 const DEFER_MS = 60_000
-/** Longer for a failing receiver, so that the backlog of a dead one is not read again and again. */
+/**
+ * The time for a failing receiver. It is longer, so that the many callbacks of a dead receiver are not read again and again.
+ */
 const DEFER_FAILING_MS = 600_000
 
-/** What the store records when the delivery is deferred. */
+/** What the store records when a delivery is deferred. */
 export function deferred({ callback, attempt, receiver }: Delivery, nowMs: number): DeferredCallback {
   const inMs = receiver.isFailing ? DEFER_FAILING_MS : DEFER_MS
   return { jobId: callback.jobId, attempt, dueAtMs: nowMs + inMs }
 }
 
 export class DeferredDeliveries {
-  /** For each job, the attempts that its callback has had. The delivery deferred first comes first. */
+  /** By receiver and job: how many attempts the callback has had. The delivery that was deferred first comes first. */
   readonly #byReceiver = new Map<Receiver, Map<string, number>>()
   #total = 0
 
@@ -32,7 +34,7 @@ export class DeferredDeliveries {
     return this.#byReceiver.keys()
   }
 
-  /** Call this after the store has recorded that they are deferred, because they cannot be claimed before. */
+  /** Call this only after the store has recorded the deferral, because deliveries cannot be taken before. */
   add(deliveries: readonly Delivery[]): void {
     for (const { callback, attempt, receiver } of deliveries) {
       const attempts = this.#byReceiver.get(receiver) ?? new Map<string, number>()

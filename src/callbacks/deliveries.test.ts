@@ -15,7 +15,10 @@ function callback(jobId: string, attempt = 1): DueCallback {
 function start() {
   const deliveries = new Deliveries()
   const receiver = new Receiver(ACCOUNT, ORIGIN, 8)
-  /** The counts of both delivery queues: slots, unproven, waiting, waiting for the receiver, and sent to it and its origin. */
+  /**
+   * The counts of both delivery queues: occupied slots, unproven, waiting, waiting for the receiver, and attempts to the
+   * receiver and its origin.
+   */
   const counts = () =>
     (['first', 'retry'] as const).map((queue) => {
       const { occupied, unproven, waiting, waitingByReceiver, toReceiver, toOrigin } =
@@ -39,7 +42,7 @@ test('the counts follow the states of a delivery', () => {
     [1, 1, 0, 0, 1, 1],
     [0, 0, 0, 0, 1, 1],
   ])
-  // Whether it counts as unproven is decided when the attempt begins.
+  // Whether an attempt counts as unproven is decided when it begins.
   receiver.learn('coping')
   deliveries.move(delivery, 'recording')
   assert.deepEqual(counts(), [[1, 0, 0, 0, 0, 0], none])

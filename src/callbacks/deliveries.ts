@@ -16,7 +16,7 @@ import type { Receiver } from './receiver-limit.ts'
 
 /**
  * `claimed`: occupies nothing. `waiting`: waits for a slot. `sending`: occupies a slot of its delivery queue and capacity of
- * its receiver. `recording`: occupies the slot only, because the receiver has responded.
+ * its receiver. `recording`: occupies only the slot, because the receiver has responded.
  */
 export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
@@ -25,10 +25,10 @@ export interface Delivery {
   readonly callback: DueCallback
   readonly queue: DeliveryQueueName
   readonly receiver: Receiver
-  /** The attempt under which this node holds the callback. It fences everything that the node writes. */
+  /** The attempt under which this node holds the callback. Every write about the delivery names it. */
   attempt: number
   state: DeliveryState
-  /** Whether the receiver was not proven to respond when the attempt began. */
+  /** Whether, when the attempt began, the receiver had not yet been proven to respond. */
   isUnproven: boolean
 }
 
@@ -54,8 +54,8 @@ export class Deliveries {
   }
 
   /**
-   * Whether this node already holds the callback, because its clock jumped or the delivery has waited longer than its lease. The
-   * delivery then continues under the attempt of the new claim.
+   * Returns whether this node already holds the callback, because its clock has jumped or the delivery has waited longer than
+   * its lease. If so, the delivery continues under the attempt of the new claim.
    */
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)

@@ -1,6 +1,6 @@
 /**
- * A delivery queue: claims due callbacks from the store while there are slots, and sends each when its receiver has capacity.
- * Until then, a callback waits on this node, or is deferred in the store and claimed again later.
+ * One of a node's two delivery queues: takes due callbacks from the store while slots are free, and sends each when its
+ * receiver has capacity. Until then, a callback waits on this node, or is deferred in the store and taken again later.
  */
 import type { Clock } from '../clock.ts'
 import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'
@@ -21,13 +21,13 @@ import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
 import type { Deliveries, Delivery } from './deliveries.ts'
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
-/** Maximum callbacks per claim. */
+/** Maximum callbacks that one statement takes. */
 const MAX_CLAIMED = 128
-/** While others are in flight, fewer callbacks than this are not worth a transaction. */
+/** While deliveries are in flight, taking fewer callbacks than this is not worth a transaction. */
 const MIN_CLAIMED = 32
-/** Callbacks that one poll may claim only to defer them, which costs a write each. */
+/** How many callbacks one poll may take only to defer them. Each costs a write. */
 const MAX_DEFERRED = 2048
-/** How often to check for capacity for deliveries that wait or were deferred. */
+/** How often to check whether there is capacity for deliveries that wait or were deferred. */
 const RECHECK_MS = 100
 
 export interface DeliveryQueueOptions {
@@ -39,9 +39,9 @@ export interface DeliveryQueueOptions {
   readonly receivers: Receivers
   readonly sender: CallbackSender
   readonly clock: Clock
-  /** How long a claimed callback stays with this node. */
+  /** How long a taken callback stays with this node. */
   readonly leaseMs: number
-  /** A callback that has been pending for longer than this is overdue: all of its attempts take less. */
+  /** A callback that has been pending for longer than this is overdue: all attempts of its schedule take less time. */
   readonly maxOwedMs: number
   readonly onError: (error: unknown) => void
 }
@@ -50,18 +50,18 @@ export class DeliveryQueue {
   readonly #options: DeliveryQueueOptions
   readonly #inFlight: InFlight
   readonly #deferred = new DeferredDeliveries()
-  /** Receivers for which deferred deliveries are being claimed. */
+  /** Receivers whose deferred deliveries are being taken. */
   readonly #claimingFor = new Set<Receiver>()
   /** Whether the store may have callbacks that are due. */
   #mayBeDue = true
   #isClaiming = false
-  /** Callbacks to claim before those that have been due for longer. */
+  /** Callbacks to take before others that have been due for longer. */
   #overtaking: TakenBefore[] = []
   #isOvertaking = false
   #endedSincePoll = 0
   #cancelRecheck: (() => void) | null = null
   #isStopped = false
-  /** How many claims, deliveries and returns to the store are in progress. */
+  /** How many operations are in progress: taking, sending, returning to the store. */
   #operations = 0
   /** Resolves when the queue is stopped and no operation is in progress. */
   readonly #ended = Promise.withResolvers<void>()
@@ -71,7 +71,10 @@ export class DeliveryQueue {
     this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  /** Call this when a callback has become due. It overtakes earlier ones if its account may use a slot that theirs may not. */
+  /**
+   * Call this when a callback has become due. It overtakes earlier ones if its account can use a slot that their accounts
+   * cannot.
+   */
   notify(account: string, jobId: string): void {
     const { limits } = this.#options
     this.#mayBeDue = true
@@ -84,8 +87,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Call this when callbacks may have become due. If accounts occupy all slots that they may have and free few between two polls,
-   * their callbacks are claimed and deferred, to find those of other accounts behind them.
+   * Call this when callbacks may have become due. If accounts occupy all slots that they may have, and few slots became free
+   * since the previous poll, more of their callbacks are taken and deferred, to find those of other accounts behind them.
    */
   poll(): void {
     const { limits } = this.#options
@@ -104,7 +107,7 @@ export class DeliveryQueue {
     )
   }
 
-  /** Stops claiming, and returns waiting deliveries to the store. Resolves when nothing is in flight. */
+  /** Takes no more callbacks, and returns waiting deliveries to the store. Resolves when nothing is in flight. */
   async stop(): Promise<void> {
     const { deliveries, name } = this.#options
     this.#isStopped = true
@@ -120,8 +123,8 @@ export class DeliveryQueue {
     try {
       await operation()
     } catch (error) {
-      // Nothing else to do: the callbacks that this node holds become due when their lease ends, and the next poll, within a
-      // second, tries again.
+      // There is nothing else to do: callbacks that this node holds are due again when their lease ends, and the next poll,
+      // within a second, tries again.
       this.#options.onError(error)
     }
     this.#endOperation()
@@ -132,7 +135,7 @@ export class DeliveryQueue {
     if (this.#operations === 0 && this.#isStopped) this.#ended.resolve()
   }
 
-  // ---- Claiming ----
+  // ---- Taking due deliveries ----
 
   #claimIfFree(min: number): void {
     if (this.#isClaiming || !this.#mayBeDue) return
@@ -140,7 +143,7 @@ export class DeliveryQueue {
     if (free() >= min) void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
   }
 
-  /** @param nextCount how many to claim next; 0 or less ends the loop */
+  /** @param nextCount returns how many callbacks to take next; 0 or less ends the loop */
   async #claimWhile(nextCount: () => number): Promise<void> {
     if (this.#isClaiming || this.#isStopped) return
     const { store, node, name, clock } = this.#options
@@ -159,7 +162,7 @@ export class DeliveryQueue {
     }
   }
 
-  /** Claims together what arrives during a claim. */
+  /** Takes the callbacks that should overtake. Those that arrive during a statement share the next one. */
   async #claimOvertaking(): Promise<void> {
     if (this.#isOvertaking) return
     this.#isOvertaking = true
@@ -172,7 +175,7 @@ export class DeliveryQueue {
     }
   }
 
-  /** Claims deferred deliveries of the receiver, if it has capacity now. */
+  /** Takes deferred deliveries of the receiver, if it has capacity now. */
   #claimDeferredFor(receiver: Receiver): void {
     const { limits, deliveries, name } = this.#options
     if (this.#deferred.isEmpty || this.#isStopped || this.#claimingFor.has(receiver)) return
@@ -194,7 +197,7 @@ export class DeliveryQueue {
 
   // ---- Sending, waiting, deferring ----
 
-  /** Decides what to do with callbacks that this node has claimed. */
+  /** Decides what to do with callbacks that this node has taken. */
   async #dispatch(claimed: readonly DueCallback[]): Promise<void> {
     const { name, limits, deliveries, receivers, clock, maxOwedMs } = this.#options
     const toDefer: Delivery[] = []
@@ -238,7 +241,7 @@ export class DeliveryQueue {
     } catch (error) {
       this.#options.onError(error)
     }
-    // While any account may use a free slot, one more makes no difference to waiting deliveries.
+    // While the slots are not short, another free one makes no difference to waiting deliveries.
     const freesMore = delivery.state !== 'recording' || onlyReserveLeft(limits, this.#inFlight)
     deliveries.remove(delivery)
     this.#endedSincePoll += 1
@@ -264,14 +267,14 @@ export class DeliveryQueue {
         if (!maySend(limits, this.#inFlight, receiver)) break
         this.#send(delivery)
       }
-      // The receiver hangs or fails, so the wait may be long.
+      // The receiver hangs or fails, so the wait could be long.
       if (receiver.isFailing && waiting.size > 0) void this.#run(() => this.#defer([...waiting]))
     }
   }
 
   /**
-   * Returns deliveries to the store because their receivers have no capacity. This node gives them up before it writes, because
-   * they may be claimed again as soon as they are written.
+   * Defers deliveries whose receivers have no capacity. This node forgets them before the write, because they may be taken
+   * again right after it.
    */
   async #defer(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
@@ -286,7 +289,7 @@ export class DeliveryQueue {
     this.#recheckSoon()
   }
 
-  /** Returns deliveries to the store untried and due at once. */
+  /** Returns deliveries to the store without an attempt. They are due at once. */
   async #release(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
     const { store, node, deliveries, clock } = this.#options
@@ -299,8 +302,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Runs while a delivery waits or is deferred, because the other delivery queue, or another receiver of the same origin or
-   * account, may have freed capacity.
+   * Checks for capacity later, while a delivery waits or is deferred. The other delivery queue, or another receiver of the same
+   * origin or account, may have freed some by then.
    */
   #recheckSoon(): void {
     const { clock, deliveries, name } = this.#options

@@ -1,9 +1,9 @@
-/** The callback dispatcher with large bodies: they are loaded late, and within a budget. */
+/** The callback dispatcher with large bodies, which are loaded late and within a budget. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 
-/** After which a delivery that waits for bytes is released. */
+/** A delivery that has waited for bytes for this long is returned to the store. */
 const BYTES_WAIT_MS = 15_000
 const MIB = 1024 * 1024
 
@@ -97,7 +97,7 @@ test('a callback that is claimed again while its body is loaded is sent, once', 
   clock.advance(1000)
   while ((await store.findCallback(jobId))?.attempts !== 2) t.signal.throwIfAborted()
   claimedAgain.resolve()
-  // It is returned to the store, and claimed by the next poll.
+  // The delivery is returned to the store, and the next poll takes it.
   while ((await store.findCallback(jobId))?.attempts === 2) t.signal.throwIfAborted()
   clock.advance(1000)
   await ended.when(() => ended.count('delivered') === 1)

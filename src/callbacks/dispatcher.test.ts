@@ -198,7 +198,7 @@ test('deliveries that wait for a receiver which begins to fail are deferred for 
   for (let made = 0; made < 8; made++) await owe()
   dispatcher.notify('acme', '')
   await ended.when(() => ended.count('due') === 3)
-  // Three have failed, and two occupy all the capacity that the receiver has now.
+  // Three deliveries have failed, and two occupy all the capacity that the receiver has now.
   let untried: CallbackSummary[] = []
   while (untried.length < 3) {
     const { items } = await store.searchCallbacks({ state: 'owed', limit: 100 })
@@ -231,7 +231,7 @@ test('a delivery that waits is sent at once when those before it turn out to be 
         return null
       }),
   })
-  // A new receiver has capacity for two, so the third waits.
+  // A new receiver has capacity for two deliveries, so the third one waits.
   for (let made = 0; made < 3; made++) await owe()
   dispatcher.notify('acme', '')
   while (loads < 2) await new Promise<void>((resolve) => setImmediate(resolve))
@@ -247,7 +247,7 @@ test('a callback owed for longer than its schedule takes fails when its receiver
   })
   for (let made = 0; made < 40; made++) await owe(1, 'acme', 2 * DAY_MS)
   dispatcher.notify('acme', '')
-  // Two have failed, and two more occupy all the capacity that the receiver has now.
+  // Two deliveries have failed, and two more occupy all the capacity that the receiver has now.
   await receiver.received(4)
   const isDeferred = ({ attempts, dueAtMs }: CallbackSummary) =>
     attempts === 0 && Number(dueAtMs) > clock.nowMs()
@@ -281,7 +281,7 @@ test('a receiver that has recovered gets its deferred deliveries without delay',
 test('an account whose receivers are slow leaves slots for others', async (t) => {
   const reply = (host: string) => (host.endsWith('.250') ? ({ kind: 'answer' } as const) : STALL)
   const { dispatcher, clock, ended, owe, receiver } = await start(t, { first: 16, perOrigin: 16, reply })
-  // The receiver is proven first, so that only the reserved slots are denied to the account.
+  // The receiver is proven first, so that the account lacks only the reserved slots.
   for (let round = 0, sent = 0; round < 4; round++) {
     for (let n = 0; n < 16; n++) await owe()
     dispatcher.notify('acme', '')
@@ -298,7 +298,8 @@ test('an account whose receivers are slow leaves slots for others', async (t) =>
   await receiver.received(before + 14)
   const known = ended.all.length
   const others = [await owe(250, 'other')]
-  // A callback that has just become due overtakes. Another one is found behind those that wait, once no slots get free.
+  // The first callback is due at this moment, so it overtakes. The second one is found behind those that wait, when no slots
+  // become free.
   dispatcher.notify('other', others[0] ?? '')
   await ended.when(() => ended.all.length === known + 1)
   others.push(await owe(250, 'other'))

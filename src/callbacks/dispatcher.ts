@@ -1,52 +1,31 @@
 /**
- * The callback dispatcher of a node. It owns the node's deliveries and runs the two delivery queues: one for first attempts, one
- * for retries, so that many retries do not delay a new callback.
+ * The callback dispatcher of a node. It owns the node's deliveries and runs its two delivery queues: one for first attempts,
+ * and one for retries, so that many retries do not delay a new callback.
  */
-import type { Clock } from '../clock.ts'
-import type { Poster } from '../net/post.ts'
 import { PollingLoop } from '../polling-loop.ts'
-import type { ByteShare } from '../sharing/byte-budget.ts'
-import type {
-  CallbackAttempt,
-  CallbackNext,
-  CallbackStore,
-  DeliveryQueueName,
-  DueCallback,
-} from '../store/callback-store.ts'
+import type { CallbackStore, DeliveryQueueName } from '../store/callback-store.ts'
 import type { Store } from '../store/store.ts'
-import { CallbackSender } from './callback-sender.ts'
+import { CallbackSender, type CallbackSenderOptions } from './callback-sender.ts'
 import { Deliveries } from './deliveries.ts'
 import { DeliveryQueue } from './delivery-queue.ts'
 import { Receivers } from './receiver-limit.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
-/** How often to poll the store for callbacks whose pause has ended. */
+/** How often to poll the store for callbacks that have become due. */
 const POLL_MS = 1000
-/** A claim lasts this much longer than an attempt. After that, the response to the claim must have been lost. */
+/** How much longer a lease lasts than an attempt. A lease expires only if the response to `takeCallbacks` was lost. */
 const LEASE_SLACK_MS = 30_000
 /** How long shutdown waits for deliveries in progress. Aborted ones are sent again later. */
 const STOP_GRACE_MS = 5000
 
-export interface CallbackDispatcherOptions {
+export interface CallbackDispatcherOptions extends CallbackSenderOptions {
   readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly node: string
-  readonly poster: Poster
-  readonly clock: Clock
-  /** From 0 up to but not including 1. */
-  readonly random: () => number
-  /** The deadline of an attempt. */
+  /** The time limit of an attempt. */
   readonly timeoutMs: number
-  /** The pause before each attempt. */
-  readonly pausesS: readonly number[]
-  /** Maximum deliveries in flight. */
+  /** Maximum deliveries in flight of each delivery queue. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
-  /** Limits the bodies in memory. */
-  readonly bytes: ByteShare
-  /** Called after an attempt, or the end of all attempts, was recorded. */
-  readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** Called with errors of operations that are retried. */
-  readonly onError: (error: unknown) => void
 }
 
 export class CallbackDispatcher {
@@ -79,18 +58,20 @@ export class CallbackDispatcher {
     this.#polling.start()
   }
 
-  /** Call this when a job of the account was settled on this node and has a callback. */
+  /** Call this when this node has settled a job of the account that has a callback. */
   notify(account: string, jobId: string): void {
     this.#queues.first.notify(account, jobId)
   }
 
-  /** Deliveries that occupy a slot. */
+  /** The number of deliveries that occupy a slot, by delivery queue. */
   get inFlight(): Readonly<Record<DeliveryQueueName, number>> {
     const inFlight = (name: DeliveryQueueName) => this.#deliveries.inFlight(name).occupied.total
     return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
-  /** Resolves when nothing is in flight. Deliveries that were not sent or were aborted are due at once. */
+  /**
+   * Stops the dispatcher. Resolves when nothing is in flight. Deliveries that were not sent or were aborted are due at once.
+   */
   async stop(): Promise<void> {
     const { clock, poster } = this.#options
     this.#sender.stop()
@@ -101,7 +82,7 @@ export class CallbackDispatcher {
     await poster.close()
   }
 
-  /** Does not await the claims, because a slow claim must not delay the next poll of the other delivery queue. */
+  /** Does not await the queues, because a slow one must not delay the next poll of the other one. */
   #poll(): void {
     for (const queue of Object.values(this.#queues)) queue.poll()
   }

@@ -12,7 +12,7 @@ function start() {
   return { inUse, receivers: new Receivers(MAX_LIMIT, inUse) }
 }
 
-/** What is learned if all the attempts that the receiver has capacity for end in this way. */
+/** Ends all attempts for which the receiver has capacity with this result. */
 function learnFromAll(receiver: Receiver, health: Health): void {
   for (let left = receiver.limit; left > 0; left--) receiver.learn(health)
 }

@@ -1,25 +1,26 @@
 /**
- * The receivers of callbacks, and how many concurrent attempts each has capacity for. A receiver is one account's part of an
- * origin (scheme, host and port), so that callbacks of one account to a hanging server do not delay those of another. The limit
- * is learned (additive increase, multiplicative decrease): a success raises it by one, an overload halves it. So a hanging
- * receiver occupies few slots, an overloaded one gets fewer attempts, and a recovered one soon gets as many as before.
+ * The receivers of callbacks, and how many concurrent attempts each has capacity for. A receiver is an origin (scheme, host and
+ * port) together with an account, so that callbacks of one account to a hanging server do not delay those of another account.
+ * The limit is learned by additive increase and multiplicative decrease: a success raises it by one, an overload halves it. So
+ * a hanging receiver occupies few slots, an overloaded one gets fewer attempts, and a recovered one soon gets as many as
+ * before.
  */
 import type { PostResult } from '../net/post.ts'
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 
-/** The limit of an unknown receiver, and the lowest limit. */
+/** The limit of a new receiver, and the lowest limit. */
 const MIN_LIMIT = 2
-/** After this many failures in a row, the receiver counts as failing. A single one may be a coincidence. */
+/** After this many failures in a row, a receiver counts as failing. A single one may be a coincidence. */
 const FAILURES_IN_A_ROW = 2
-/** How many receivers are remembered; more only while they have attempts in progress. */
+/** How many receivers are remembered. Those with attempts in progress may exceed it. */
 const MAX_REMEMBERED = 10_000
-/** Statuses of an overloaded receiver, or of a gateway that cannot reach it. */
+/** Statuses of an overloaded receiver, or of a gateway that cannot reach the receiver. */
 const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]
 
 /** What an attempt shows about its receiver. */
 export type Health = 'coping' | 'overloaded' | 'unknown'
 
-/** A receiver that responds with 404 or 500 is not overloaded; an attempt that was not sent shows nothing. */
+/** A receiver that responds with 404 or 500 is not overloaded. An attempt that was not sent shows nothing. */
 export function healthOf(result: PostResult): Health {
   if (result.kind === 'refused') return 'unknown'
   return result.kind === 'answered' && !OVERLOADED_STATUSES.includes(result.status) ? 'coping' : 'overloaded'
@@ -39,12 +40,12 @@ export class Receiver {
     this.#maxLimit = maxLimit
   }
 
-  /** How many concurrent attempts it has capacity for. */
+  /** How many concurrent attempts the receiver has capacity for. */
   get limit(): number {
     return this.#limit
   }
 
-  /** Whether the receiver coped with the last attempt that shows anything about it. */
+  /** Whether the receiver coped with the last attempt that showed anything about it. */
   get isProven(): boolean {
     return this.#isKnown && this.#failuresInARow === 0
   }
@@ -71,7 +72,7 @@ export class Receivers {
   /** Least recently used first. */
   readonly #all = new Map<string, Receiver>()
 
-  /** @param inUse attempts in progress: receivers with attempts are not forgotten */
+  /** @param inUse attempts in progress; receivers with attempts are not forgotten */
   constructor(maxLimit: number, inUse: ReadonlyCounts<Receiver>) {
     this.#maxLimit = maxLimit
     this.#inUse = inUse
@@ -87,7 +88,7 @@ export class Receivers {
     return receiver
   }
 
-  /** Forgetting one is enough, because at most one was added. */
+  /** Forgets at most one receiver, because at most one was added. */
   #forgetOne(): void {
     if (this.#all.size <= MAX_REMEMBERED) return
     for (const [key, receiver] of this.#all) {

@@ -12,20 +12,19 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/pagination.ts'
 import { withOperatorStore } from './database.ts'
-import { CommandError, printable, printLine, table, timeOf } from './output.ts'
+import type { DefaultOptions } from './operator/shared-options.ts'
+import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
 
 /** Maximum characters of a response or an error, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300
 
-export interface ListCallbacksOptions {
+export interface ListCallbacksOptions extends DefaultOptions {
   readonly failed?: true
   readonly state?: CallbackState
   readonly account?: string
   readonly before?: string
   readonly limit: number
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function listCallbacks(options: ListCallbacksOptions): Promise<void> {
@@ -42,10 +41,14 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
     searchedInFull(filter, (part) => store.searchCallbacks(part)),
   )
   if (json) return printLine(JSON.stringify(callbacks.map(callbackView), null, 2))
-  if (callbacks.length === 0)
+  if (callbacks.length === 0) {
+    const of = account === undefined ? '' : ` of account ${account}`
     return printLine(
-      state ? `No callback ${state === 'failed' ? 'has' : 'is'} ${state}.` : 'There are no callbacks.',
+      state
+        ? `No callback${of} ${state === 'failed' ? 'has' : 'is'} ${state}.`
+        : `There are no callbacks${of}.`,
     )
+  }
   printLine(
     table([['JOB ID', 'ACCOUNT', 'STATE', 'ATTEMPTS', 'LAST RESPONSE', 'RECEIVER'], ...callbacks.map(rowOf)]),
   )
@@ -68,10 +71,7 @@ export async function searchedInFull(filter: CallbackFilter, search: Search): Pr
   }
 }
 
-export async function showCallback(
-  given: string,
-  { json, config }: { json?: true; config?: string },
-): Promise<void> {
+export async function showCallback(given: string, { json, config }: DefaultOptions): Promise<void> {
   const jobId = readJobId(given)
   const details = jobId && (await withOperatorStore(config, (store) => store.findCallback(jobId)))
   if (!details) throw new CommandError(refusals.noSuchCallback(given).message)
@@ -137,7 +137,7 @@ function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)
   return missing > 0
-    ? `\n\n${missing} ${missing === 1 ? 'attempt is' : 'attempts are'} missing: the server stopped before the result was recorded.`
+    ? `\n\n${counted(missing, 'attempt is', 'attempts are')} missing: the server stopped before the result was recorded.`
     : ''
 }
 

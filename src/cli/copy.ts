@@ -7,15 +7,14 @@ import { openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
 import { FROM_PASSWORD, type PasswordSource, TO_PASSWORD, withPassword } from './copy-passwords.ts'
 import { databaseName, Progress } from './database.ts'
+import type { DefaultOptions } from './operator/shared-options.ts'
 import { CommandError, printError, printLine } from './output.ts'
 
-export interface CopyOptions {
+export interface CopyOptions extends DefaultOptions {
   readonly from: string
   readonly to: string
   readonly fromPasswordFile?: string
   readonly toPasswordFile?: string
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function copy(options: CopyOptions): Promise<void> {

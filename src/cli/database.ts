@@ -3,33 +3,26 @@
  * file, even while servers run. `parley restore` replaces the database with such a file.
  */
 import { loadDatabaseUrl } from '../config/file.ts'
-import type { DatabaseSummary, Restored, WriteOptions } from '../store/backup.ts'
-import {
-  backUpDatabase,
-  isPostgres,
-  migrateDatabase,
-  openForOperator,
-  restoreDatabase,
-  sqlitePath,
-} from '../store/open.ts'
+import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../store/open.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
-import { CommandError, printLine } from './output.ts'
+import type { Restored, WriteOptions } from '../store/sqlite/backup.ts'
+import type { DatabaseSummary } from '../store/sqlite/database-summary.ts'
+import type { DefaultOptions } from './operator/shared-options.ts'
+import { CommandError, counted, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-export async function migrate({ json, config }: { json?: true; config?: string }): Promise<void> {
+export async function migrate({ json, config }: DefaultOptions): Promise<void> {
   const steps = await migrateDatabase(loadDatabaseUrl(process.env, config))
   if (json) return printLine(JSON.stringify({ steps }, null, 2))
   printLine(
     steps === 0
       ? 'The schema is already up to date.'
-      : `The schema is up to date: ${steps} ${steps === 1 ? 'migration was' : 'migrations were'} applied.`,
+      : `The schema is up to date: ${counted(steps, 'migration was', 'migrations were')} applied.`,
   )
 }
 
-export interface BackupOptions {
+export interface BackupOptions extends DefaultOptions {
   readonly force?: true
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function backUp(file: string, { force, json, config }: BackupOptions): Promise<void> {
@@ -39,8 +32,9 @@ export async function backUp(file: string, { force, json, config }: BackupOption
       `The database is Postgres. Back it up with pg_dump, which works while servers run:\n\n  ${dumpCommand(url, file)}\n\nSee docs/backup.md.`,
     )
   }
+  const { backUpFile } = await import('../store/sqlite/backup.ts')
   const { result: summary, seconds } = await writeWithProgress((options) =>
-    backUpDatabase(url, file, { force: force ?? false, ...options }),
+    backUpFile(sqlitePath(url), file, { force: force ?? false, ...options }),
   )
   if (json) return printLine(JSON.stringify({ file, seconds, ...summaryJson(summary) }, null, 2))
   printLine(
@@ -56,8 +50,9 @@ export async function restore(file: string, { force, json, config }: BackupOptio
       `The database is Postgres. Restore it with pg_restore into an empty database while no server uses it:\n\n  ${restoreCommand(url, file)}\n\nSee docs/backup.md.`,
     )
   }
+  const { restoreFile } = await import('../store/sqlite/backup.ts')
   const { result, seconds } = await writeWithProgress((options) =>
-    restoreDatabase(url, file, { force: force ?? false, nowMs: Date.now(), ...options }),
+    restoreFile(file, sqlitePath(url), { force: force ?? false, nowMs: Date.now(), ...options }),
   )
   const { summary, keptAside } = result
   if (json) {

@@ -18,7 +18,7 @@ import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { withOperatorStore } from './database.ts'
-import { USAGE_KEYS } from './operator/shared-options.ts'
+import { type DefaultOptions, USAGE_KEYS } from './operator/shared-options.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 
 /** How many records one query reads. */
@@ -33,17 +33,12 @@ async function readAll<T>(read: (last: T | undefined) => Promise<T[]>): Promise<
   return all
 }
 
-export interface ListAccountsOptions {
-  readonly json?: true
-  readonly config?: string
-}
-
-export async function listAccounts({ json, config }: ListAccountsOptions): Promise<void> {
+export async function listAccounts({ json, config }: DefaultOptions): Promise<void> {
   const accounts = await withOperatorStore(config, async (store) => {
     const all = await readAll((last: AccountRecord | undefined) =>
       store.listAccounts({ ...defined({ after: last?.name }), limit: PAGE_SIZE, nowMs: Date.now() }),
     )
-    return all.map(accountView)
+    return all.map((record) => accountView(record, false))
   })
   if (json) return printLine(JSON.stringify(accounts, null, 2))
   if (accounts.length === 0)
@@ -72,7 +67,7 @@ export async function listAccounts({ json, config }: ListAccountsOptions): Promi
   )
 }
 
-export async function listKeys({ json, config }: { json?: true; config?: string }): Promise<void> {
+export async function listKeys({ json, config }: DefaultOptions): Promise<void> {
   const keys = await withOperatorStore(config, (accounts) => accounts.listKeys())
   if (json) return printLine(JSON.stringify(keys.map(keyView), null, 2))
   if (keys.length === 0)
@@ -89,7 +84,7 @@ export async function listKeys({ json, config }: { json?: true; config?: string 
   printLine(table([['KEY ID', 'ACCOUNT', 'TIER', 'CREATED', 'STATE', 'LAST USED', 'LABEL'], ...rows]))
 }
 
-export async function listTokens({ json, config }: { json?: true; config?: string }): Promise<void> {
+export async function listTokens({ json, config }: DefaultOptions): Promise<void> {
   const tokens = await withOperatorStore(config, (store) => store.listAdminTokens())
   if (json) return printLine(JSON.stringify(tokens.map(tokenView), null, 2))
   if (tokens.length === 0)
@@ -119,14 +114,12 @@ function day(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10)
 }
 
-export interface UsageOptions {
+export interface UsageOptions extends DefaultOptions {
   readonly account?: string
   readonly month?: string
   /** The keys to sum by. If absent, each month, account and model has its own row. */
   readonly by?: readonly string[]
-  readonly json?: true
   readonly csv?: true
-  readonly config?: string
 }
 
 export async function usage(options: UsageOptions): Promise<void> {
@@ -226,12 +219,10 @@ function csvCell(given: string, isOfCaller: boolean): string {
 /** Maximum characters of an outcome in the table. */
 const MAX_OUTCOME_LENGTH = 60
 
-export interface AuditOptions {
+export interface AuditOptions extends DefaultOptions {
   readonly account?: string
   readonly before?: string
   readonly limit: number
-  readonly json?: true
-  readonly config?: string
 }
 
 export async function audit({ account, limit, json, config, ...options }: AuditOptions): Promise<void> {
@@ -245,7 +236,10 @@ export async function audit({ account, limit, json, config, ...options }: AuditO
     store.listAuditEntries({ ...defined({ account, beforeEntryId: before }), limit }),
   )
   if (json) return printLine(JSON.stringify(entries.map(auditEntryView), null, 2))
-  if (entries.length === 0) return printLine('The audit log has no entries.')
+  if (entries.length === 0) {
+    const such = account === undefined && before === undefined ? '' : 'such '
+    return printLine(`The audit log has no ${such}entries.`)
+  }
   printLine(table([['WHEN', 'WHO', 'WHAT', 'ACCOUNT', 'JOB OR KEY', 'OUTCOME'], ...entries.map(auditRowOf)]))
   const last = entries.at(-1)
   if (last && entries.length === limit) printLine(`For older entries, add --before ${last.id}`)

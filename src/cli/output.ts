@@ -49,6 +49,11 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join('\n')
 }
 
+/** Returns a number with its noun: `1 job`, `2 jobs`, `0 entries`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`
+}
+
 /** Formats a time in UTC, to the second. */
 export function timeOf(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`

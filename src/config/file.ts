@@ -44,15 +44,22 @@ export function configFile(env: Environment, option: string | undefined): string
   return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
 }
 
-/** @throws ConfigurationError if the file cannot be read, or does not contain a JSON object */
+/** @throws ConfigurationError if the file cannot be read, is not a JSON object, or has a name twice in one object */
 export function readFile(path: string): JsonObject {
+  let text: string
   let value: unknown
   try {
-    value = JSON.parse(readFileSync(path, 'utf8').replace(BYTE_ORDER_MARK, ''))
+    text = readFileSync(path, 'utf8').replace(BYTE_ORDER_MARK, '')
+    value = JSON.parse(text)
   } catch (error) {
     throw new ConfigurationError([`${path}: ${(error as Error).message}`])
   }
   if (!isObject(value)) throw new ConfigurationError([`${path}: must contain a JSON object`])
+  const problems: string[] = []
+  placesIn(text, (name, line) => {
+    problems.push(`${name}: is given twice, but only the last one would be used (${path}:${line})`)
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
   return value
 }
 
@@ -87,8 +94,11 @@ export function settingLines(file: string): (path: string) => number | null {
   }
 }
 
-/** @param text valid JSON */
-function placesIn(text: string): Place {
+/**
+ * @param text valid JSON
+ * @param onTwice called with each name that an object has again, and its line
+ */
+function placesIn(text: string, onTwice?: (name: string, line: number) => void): Place {
   let line = 1
   const tokens = [...text.matchAll(TOKEN)].flatMap(([token]) => {
     if (token !== '\n') return [{ token, line }]
@@ -103,7 +113,9 @@ function placesIn(text: string): Place {
     for (let index = 0; at < tokens.length && !/^[}\]]$/.test(tokens[at]?.token ?? ''); index++) {
       const { token, line: keyLine } = tokens[at] ?? { token: '""', line: startLine }
       if (opening === '{') at++
-      inner.set(opening === '{' ? String(JSON.parse(token)) : String(index), read(keyLine))
+      const name = opening === '{' ? String(JSON.parse(token)) : String(index)
+      if (inner.has(name)) onTwice?.(name, keyLine)
+      inner.set(name, read(keyLine))
       if (tokens[at]?.token === ',') at++
     }
     at++

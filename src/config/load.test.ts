@@ -279,6 +279,11 @@ const faults: readonly { name: string; file?: unknown; env?: Environment; says: 
   { name: 'null for an object', file: { jobs: null }, says: [/^jobs: must be object$/] },
   { name: 'an array for an object', file: { models: [] }, says: [/^models: must be object$/] },
   { name: 'a file that is not JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
+  {
+    name: 'a setting that the file has twice',
+    file: '{\n "tiers": { "user_go": { "models": [] } },\n "jobs": [{ "a": 1 }, { "a": 1 }],\n "tiers": {}, "jobs": {}\n}',
+    says: [/^tiers: is given twice, but only the last one would be used$/, /^jobs: is given twice, /],
+  },
   { name: 'a file without an object', file: '[1]', says: [/\.json: must contain a JSON object$/] },
   {
     name: 'targets at an upstream that does not exist',

@@ -113,7 +113,7 @@ test('a task that takes more memory than a thread may have fails alone, and the 
   assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
 })
 
-/** The script of threads that do what the text of their task says (`test/support/pool-thread-script.ts`). */
+/** The script of threads that do what the text of their task tells them (`test/support/pool-thread-script.ts`). */
 const script = new URL('../../test/support/pool-thread-script.ts', import.meta.url)
 
 test('a task that never ends fails once it took its CPU time, and meanwhile others run', async (t) => {
@@ -157,7 +157,7 @@ test('on Linux a thread has a lower priority, and the event loop keeps its own',
 }, async (t) => {
   const cpu = pool(t)
   const nicenessOf = (thread: string) => {
-    // The name of the thread, the second field, may contain spaces and brackets.
+    // The name of the thread, which is the second field, may contain spaces and brackets.
     const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')
     return Number(stat.slice(stat.lastIndexOf(')')).split(' ')[17])
   }

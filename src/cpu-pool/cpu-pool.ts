@@ -1,10 +1,10 @@
 /**
- * The threads for CPU-heavy work: large request bodies, token counts, large answers, and long checks against a schema. They keep
- * such work off the event loop of the HTTP server.
+ * The threads for CPU-heavy work: large request bodies, token counts, large answers, and long checks against a schema. They
+ * keep such work off the event loop of the HTTP server.
  *
- * Accounts share the threads fairly, and the last of four or more threads goes only to accounts that have none. Requests enter
+ * Accounts share the threads fairly, and the last of four or more threads goes only to accounts that use none. Requests enter
  * the pool before their first task; beyond a limit they are rejected. Jobs always wait for a thread, however many they are,
- * because their answers have been paid for.
+ * because their answers were paid for.
  */
 import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
@@ -15,39 +15,41 @@ import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 
 export interface CpuUser {
   readonly account: string
-  /** The weight of the account while others wait, from its tier. */
+  /** The weight of the account's tier, which counts while others wait. */
   readonly weight: number
 }
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** The maximum number of requests in the pool, with a running or waiting task. */
+  /** The maximum number of requests in the pool: those with a running or waiting task. */
   readonly maxRequests: number
   /** The heap limit of one thread, in MiB. */
   readonly heapMb: number
-  /** The CPU time that a task may take. Beyond it the thread is terminated, at the latest after twice this time. */
+  /**
+   * How much CPU time a task may take. The thread is terminated when it has taken this much since the first check, which
+   * happens after this much real time. So a task can take up to three times as much.
+   */
   readonly taskCpuMs: number
-  /** A thread exits after being idle for this long, because it keeps the heap that its largest task needed. */
+  /** A thread exits after it was idle for this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
-  /** Called after each task, with the time that it took on its thread. */
+  /** Called after each task with the time that it took, in milliseconds. */
   readonly onTask?: (name: TaskName, ms: number) => void
-  /** Called for each rejected request. */
   readonly onRejected?: () => void
   readonly clock: Clock
-  /** The script of the threads; replaced in tests. */
+  /** The script of the threads. Tests replace it. */
   readonly script?: URL
 }
 
-/** Running tasks, tasks waiting for a thread, and requests in the pool. */
+/** How many tasks run, how many wait for a thread, and how many requests are in the pool. */
 export interface CpuPoolState {
   readonly running: number
   readonly waiting: number
   readonly requests: number
 }
 
-/** One account may use this fraction of the requests: one in four. */
+/** One account may use one part of the maximum number of requests: a quarter. */
 const ACCOUNT_PART = 4
-/** With fewer threads, none is reserved, because a single account would lose too many. */
+/** With fewer threads, none is reserved, because a single account would have too few. */
 const LEAST_THREADS_WITH_RESERVE = 4
 
 interface IdleThread {
@@ -62,7 +64,7 @@ export class CpuPool {
   /** Threads are taken from the end, so that those at the start stay idle and exit. */
   readonly #idle: IdleThread[] = []
   readonly #all = new Set<PoolThread>()
-  /** Stops every task when the pool is closed. */
+  /** Stops all tasks when the pool is closed. */
   readonly #closing = new Stop()
 
   constructor(options: CpuPoolOptions) {
@@ -76,7 +78,7 @@ export class CpuPool {
     return { running: held.total, waiting: waiting.total, requests: this.#requests.total }
   }
 
-  /** Whether a request of the account may enter. Each request that enters leaves exactly once. */
+  /** Whether a request of the account may enter. Call `leave` once for each request that entered. */
   enter(account: string): boolean {
     const { maxRequests } = this.#options
     const most = Math.max(1, Math.floor(maxRequests / ACCOUNT_PART))
@@ -93,8 +95,8 @@ export class CpuPool {
   }
 
   /**
-   * Runs a task on a thread as soon as one is free. Resolves with null if the signal stops it first; a running task then
-   * finishes, and its result is ignored. Rejects with `TaskFailed`.
+   * Runs a task as soon as a thread is free. Resolves with null if the signal stops it first; if it is running, it finishes,
+   * and its result is ignored. Rejects with `TaskFailed`.
    */
   async run<Name extends TaskName>(
     name: Name,
@@ -142,8 +144,8 @@ export class CpuPool {
   }
 
   /**
-   * Terminates the thread when its task has taken too much CPU time. Wall-clock time would be wrong, because the threads may
-   * wait long for a core on a busy machine. Returns a function that ends the watch.
+   * Terminates the thread if its task takes too much CPU time. Real time would be wrong, because on a busy machine threads may
+   * wait a long time for a core. Returns a function that ends the watch.
    */
   #watch(name: TaskName, thread: PoolThread): () => void {
     const { clock, taskCpuMs } = this.#options
@@ -175,7 +177,7 @@ export class CpuPool {
     this.#idle.push(idle)
   }
 
-  /** Skips threads that died while they were idle, after they had sent their reply. */
+  /** Skips threads that died while they were idle. */
   #idleThread(): PoolThread | null {
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       idle.cancelEnd()
@@ -193,7 +195,7 @@ export class CpuPool {
   }
 }
 
-/** Resolves with null if a signal stops it first; a later result or error is dropped. */
+/** Resolves with null if a signal stops it first. A later result or error is ignored. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

@@ -4,7 +4,7 @@ import { moduleURL } from '../module-url.ts'
 import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
 import type { TaskReply, TaskRequest } from './thread.ts'
 
-/** The rejection of a failed task; the pool itself continues. */
+/** A task failed. The pool itself continues. */
 export class TaskFailed extends Error {
   /** Whether the task exceeded the memory limit of a thread. */
   readonly outOfMemory: boolean
@@ -23,14 +23,14 @@ interface PendingTask {
 export class PoolThread {
   readonly #worker: Worker
   #pending: PendingTask | null = null
-  /** A dead thread takes no more tasks. */
+  /** A dead thread cannot take tasks. */
   isDead = false
 
-  /** @param heapMb the thread's heap limit; a thread that exceeds it dies, but the process survives */
+  /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies, but the process survives */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
-    // The thread does not keep the process alive.
+    // The thread must not keep the process alive.
     this.#worker.unref()
     this.#worker.on('message', (reply: TaskReply) => {
       const pending = this.#take()
@@ -43,18 +43,21 @@ export class PoolThread {
     this.#worker.on('exit', () => this.#end(new TaskFailed('The thread ended.')))
   }
 
-  /** Runs a task; call it only when no task is running. Rejects with `TaskFailed`. */
+  /** Runs a task. Call this only while no task is running. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
     // A dead thread would never reply.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
-      // The thread replies to each task with that task's output type.
+      // The thread replies to each task with the output type of that task.
       this.#pending = { resolve: resolve as PendingTask['resolve'], reject }
       this.#worker.postMessage({ name, input } satisfies TaskRequest, movedWith(input))
     })
   }
 
-  /** The CPU time that the thread has taken since it started, even if it is busy now; 0 if it has not started or is dead. */
+  /**
+   * How much CPU time the thread has taken since it started, in milliseconds, even if it is busy; 0 if it has not started or is
+   * dead.
+   */
   async cpuMs(): Promise<number> {
     try {
       const { user, system } = await this.#worker.cpuUsage()
@@ -64,7 +67,7 @@ export class PoolThread {
     }
   }
 
-  /** Terminates the thread. The task in progress fails with the message. */
+  /** Terminates the thread. The task in progress fails with this message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()
@@ -86,10 +89,12 @@ export class PoolThread {
   }
 }
 
-/** This is enough for the short-lived objects of a parse, without the larger young generation of the main thread. */
+/** Enough for the short-lived objects of a parse. The young generation of the main thread is larger. */
 const YOUNG_GENERATION_MB = 48
 
-/** Returns the body's buffer, which is moved to the thread: copying 10 MB would block the event loop for many milliseconds. */
+/**
+ * Returns the buffer of the body, which is moved to the thread: copying 10 MB would block the event loop for many milliseconds.
+ */
 function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
   return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []
 }

@@ -1,18 +1,19 @@
 /**
- * The tasks of the pool's threads. They take and return texts and small values: passing a parsed document between threads would
- * take the main thread as long as parsing it.
+ * The tasks of the pool's threads. They take and return texts and small values, because passing a parsed document between
+ * threads takes the main thread as long as parsing the document.
  */
 import { type AnswerLimits, type AnswerVerdict, judgeAnswer } from '../job/answer.ts'
 import { readCreateBody } from '../job/read-create-body.ts'
 import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { countTokens } from '../tokens/count-tokens.ts'
 import { readLargeCompletion } from '../upstreams/read-completion.ts'
-import { readV1Body } from '../v1/read-body.ts'
+import { readBatchLine, readV1Body } from '../v1/read-body.ts'
 
 export const tasks = {
   'count tokens': countTokens,
   'read body': readCreateBody,
   'read v1 body': readV1Body,
+  'read batch line': readBatchLine,
   'read completion': readLargeCompletion,
   'read schema': ({ schemaJson }: { readonly schemaJson: string }): SchemaFacts => schemaFacts(schemaJson),
   'judge answer': judgeLongAnswer,
@@ -26,7 +27,7 @@ interface JudgeAnswer {
 
 interface JudgedAnswer {
   readonly verdict: AnswerVerdict
-  /** The text as a JSON string, to quote an invalid answer; null for any other answer. */
+  /** The text as a JSON string, to quote a wrong answer; null for other answers. */
   readonly textJson: string | null
 }
 

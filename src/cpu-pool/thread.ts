@@ -1,4 +1,4 @@
-/** The script of a pool thread: it runs one task at a time and replies with its result or error. */
+/** The script of a pool thread. It runs one task at a time, and replies with its result or error. */
 import { setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from './tasks.ts'
@@ -13,13 +13,14 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string }
 
 /**
- * The priority is lower than that of the threads that serve HTTP and write to the database. It is not the lowest: with a
- * niceness of 19, a thread next to a busy model server in the same control group would get a sixty-eighth of a core.
+ * The niceness of the thread: lower in priority than the threads that serve HTTP and write to the database. It is not the
+ * lowest priority: with a niceness of 19, a thread next to a busy model server in the same control group would get a
+ * sixty-eighth of a core.
  */
 const NICENESS = 10
 
 async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
-  // The compiler cannot see that name and input belong together.
+  // The compiler does not know that the name and the input belong together.
   const task = tasks[name] as (input: unknown) => TaskOutput<TaskName> | Promise<TaskOutput<TaskName>>
   try {
     return { ok: true, output: await task(input) }
@@ -29,7 +30,7 @@ async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
 }
 
 function serve(port: MessagePort): void {
-  // On Linux, this sets the priority of the calling thread; elsewhere it would be that of the whole process.
+  // On Linux, this sets the priority of the calling thread. Elsewhere it would set that of the whole process.
   if (process.platform === 'linux') setPriority(0, NICENESS)
   port.on('message', (request: TaskRequest) => {
     void reply(request).then((answer) => port.postMessage(answer))

@@ -3,7 +3,7 @@
  * its results into HTTP errors.
  */
 import './request-context.ts'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import {
   bodyFingerprint,
@@ -15,6 +15,7 @@ import {
 import { TIMEOUT_S } from '../job/field-rules.ts'
 import type { BatchElement, SingleCreate } from '../job/request.ts'
 import type { Acceptance, AdmittedJobs, CountElement, JobCreator } from '../queue/job-creator.ts'
+import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import type { Idempotency } from '../store/store.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
@@ -52,6 +53,14 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
   return request.route.config.create === 'batch'
     ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
+}
+
+/** Resolves when the job finishes or the timeout is over. If the caller disconnects, the wait ends, but the job continues. */
+export function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
+  raw.on('close', pending.leave)
+  // The caller may have hung up while the job was being stored.
+  if (request.raw.socket.destroyed) pending.leave()
+  return pending.ended
 }
 
 /** Jobs, and the milliseconds that counting their tokens took. That time is a part of the caller's `timeout`. */

@@ -10,7 +10,7 @@ import { jobRecordJson, type MetadataById } from '../job/job-record.ts'
 import { type BatchElement, batchElement, type SingleCreate, singleCreate } from '../job/request.ts'
 import type { PendingResponse, WaitEnd } from '../queue/pending-responses.ts'
 import { type Static, Type } from '../typed-schema.ts'
-import { type CreateRequests, earlierJobIds, elementsOf } from './create-jobs.ts'
+import { type CreateRequests, earlierJobIds, elementsOf, endOf } from './create-jobs.ts'
 import { READ_AFTER_S, sendData } from './envelope.ts'
 import { lengthError } from './json-body.ts'
 import type { LargeAnswers } from './large-answers.ts'
@@ -120,14 +120,6 @@ async function create(
   return result.kind === 'accepted'
     ? { jobId: job.id, pending: result.pending, repeated: false }
     : { jobId: earlierIds?.[0] ?? job.id, pending: null, repeated: true }
-}
-
-/** Resolves when the job finishes or the timeout is over. If the caller disconnects, the wait ends, but the job continues. */
-function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
-  raw.on('close', pending.leave)
-  // The caller may have hung up while the job was being stored.
-  if (request.raw.socket.destroyed) pending.leave()
-  return pending.ended
 }
 
 async function endOfRepeated(

@@ -1,12 +1,48 @@
 /**
- * Sends files that are the same for every request, such as those of /docs and the dashboard. Each is compressed once and sent
- * from the same buffer; a client that already has it gets 304.
+ * Builds and sends files that are the same for every request, such as those of /docs and the dashboard. They are built on a
+ * thread of their own, because building them on the event loop would delay requests. Each is compressed once and sent from the
+ * same buffer; a client that already has it gets 304.
  */
 import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
+import { Worker } from 'node:worker_threads'
 import { gzip } from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Pieces } from './large-answers.ts'
+
+/**
+ * Returns a function that starts the thread at its first call, and always resolves with the same result. After a failure, the
+ * next call starts another thread.
+ * @param module the thread's module, which posts one message: the result
+ * @param what the thread builds, for the error message
+ */
+export function madeInThread<T>(module: URL, what: string, workerData?: unknown): () => Promise<T> {
+  let made: Promise<T> | null = null
+  return () => {
+    made ??= make<T>(module, what, workerData).catch((error: unknown) => {
+      made = null
+      throw error
+    })
+    return made
+  }
+}
+
+function make<T>(module: URL, what: string, workerData: unknown): Promise<T> {
+  return new Promise((resolve, reject) => {
+    // Node warns that type stripping is experimental. Operators cannot change that, so the warning would only clutter the log.
+    const worker = new Worker(module, { workerData, execArgv: ['--disable-warning=ExperimentalWarning'] })
+    worker.once('message', resolve)
+    worker.once('error', reject)
+    worker.once('exit', (code) =>
+      reject(new Error(`the thread that builds ${what} exited with code ${code}`)),
+    )
+  })
+}
+
+/** Returns a view of the bytes, without copying them. Buffers that a thread sends arrive as `Uint8Array`. */
+export function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, length)
+}
 
 const compress = promisify(gzip)
 /** A file of at most this many bytes is not compressed: it fits into one packet anyway. */

@@ -1,5 +1,8 @@
 /** The rest of a rejected request's body is read at a limited rate, so that many such bodies do not block the event loop. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { finished } from 'node:stream/promises'
 import test, { type TestContext } from 'node:test'
 import { openLine } from '../../test/http/raw-http.ts'
 import { startStage } from '../../test/http/stage.ts'
@@ -85,6 +88,19 @@ test('what is left of a file whose upload has failed is read, and its connection
   }
 })
 
+test('a client that closes its connection after each response can send its body to the end, and is not reset', async (t) => {
+  const { parley } = await start(t)
+  const { hostname, port } = new URL(parley.url)
+  for (const bytes of [64 * 1024, 3 * MIB]) {
+    const socket = connect(Number(port), hostname)
+    socket.write(head(bytes, '192.0.2.1').replace('host:', 'connection: close\r\nhost:'))
+    const [response] = await once(socket, 'data')
+    assert.match(String(response), /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+    socket.resume().end(Buffer.alloc(bytes, 'x'))
+    await finished(socket)
+  }
+})
+
 test('the uploads of one address delay that of another by half', async (t) => {
   const { parley, clock } = await start(t)
   const many = await Promise.all([1, 2, 3, 4].map(() => upload(parley, 12)))
@@ -102,18 +118,34 @@ test('the uploads of one address delay that of another by half', async (t) => {
 
 test('when too many rejected uploads wait, the connection of one more is closed after its response', async (t) => {
   const { parley } = await start(t)
-  const lines = await Promise.all(
-    Array.from({ length: 256 }, async () => {
-      const line = openLine(parley)
-      line.send(head(MIB, '192.0.2.1'))
-      assert.match(await line.until(/"success":false/), /connection: keep-alive/i)
-      return line
-    }),
-  )
-  const more = openLine(parley)
-  more.send(head(MIB, '192.0.2.1'))
-  const [response] = (await more.closed).split('\r\n\r\n', 1)
-  assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+  const fill = (from: string) =>
+    Promise.all(
+      Array.from({ length: 64 }, async () => {
+        const line = openLine(parley)
+        line.send(head(MIB, from))
+        assert.match(await line.until(/"success":false/), /connection: keep-alive/i)
+        return line
+      }),
+    )
+  const isClosed = async (from: string) => {
+    const more = openLine(parley)
+    more.send(head(MIB, from))
+    const [response] = (await more.closed).split('\r\n\r\n', 1)
+    assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
+  }
+  const lines = await fill('192.0.2.1')
+  // One address cannot use up the places of the others.
+  await isClosed('192.0.2.1')
+  for (const from of ['192.0.2.2', '192.0.2.3', '192.0.2.4']) lines.push(...(await fill(from)))
+  await isClosed('192.0.2.5')
   for (const { hangUp } of lines) hangUp()
   await Promise.all(lines.map(({ closed }) => closed))
+  // A client that hangs up leaves its place, as soon as the server notices.
+  for (let isKept = false; !isKept; ) {
+    t.signal.throwIfAborted()
+    const line = openLine(parley)
+    line.send(head(MIB, '192.0.2.1'))
+    isKept = /connection: keep-alive/i.test(await line.until(/"success":false/))
+    line.hangUp()
+  }
 })

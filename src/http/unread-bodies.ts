@@ -5,11 +5,12 @@
  *
  * - Senders (accounts, or addresses without a key) take turns, one piece each, so that the bodies of one do not delay those of
  *   others.
- * - If too many bodies are waiting, the connection of the next one is closed after its response.
+ * - If too many bodies are waiting, in total or of one sender, the connection of the next one is closed after its response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
+import { Counts } from '../sharing/counts.ts'
 import { senderOf } from './network-of.ts'
 
 /** Node discards shorter bodies by itself: they arrive in one or two pieces. */
@@ -24,10 +25,12 @@ const PIECE_BYTES = 64 * 1024
 const ROUND_MS = 5
 /** Maximum number of waiting bodies, because each may hold a piece in memory. */
 const MAX_BODIES = 256
+/** Maximum number of waiting bodies per sender. */
+const MAX_OF_SENDER = 64
 
 export class UnreadBodies {
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  readonly #bodies = new Set<IncomingMessage>()
+  readonly #bodies = new Counts<string>()
   /** Paused bodies by sender; the sender that is first in the map has the next turn. */
   readonly #ready = new Map<string, IncomingMessage[]>()
   #creditBytes = BURST_BYTES
@@ -53,21 +56,29 @@ export class UnreadBodies {
     const { raw, headers } = request
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
     if (raw.destroyed) return
-    if (length !== null && length <= SMALL_BYTES) {
+    const isSmall = length !== null && length <= SMALL_BYTES
+    const sender = senderOf(request)
+    const isFull = this.#bodies.total >= MAX_BODIES || this.#bodies.of(sender) >= MAX_OF_SENDER
+    if (!isSmall && isFull) {
+      reply.header('connection', 'close')
+      return
+    }
+    if (!reply.raw.shouldKeepAlive) closeAfter(raw)
+    if (isSmall) {
       // A handler that stopped reading in the middle has paused the body, and Node does not discard a paused body.
       raw.resume()
       return
     }
-    if (this.#bodies.size >= MAX_BODIES) {
-      reply.header('connection', 'close')
-      return
-    }
-    const sender = senderOf(request)
+    const { socket } = raw
     const end = (): void => {
-      this.#bodies.delete(raw)
+      this.#bodies.add(sender, -1)
+      raw.off('end', end)
+      socket.off('close', end)
     }
-    this.#bodies.add(raw)
-    raw.once('end', end).once('close', end)
+    this.#bodies.add(sender, 1)
+    raw.once('end', end)
+    // Once the response has been sent, Node emits no `close` for the request of a client that hangs up.
+    socket.once('close', end)
     // Because of this listener, Node considers the body as read by us and does not discard it. `pause` and `resume` are used
     // instead of `read`, because after a `read` a piece may be left in the buffer without any further event.
     raw.on('data', (piece: Buffer) => {
@@ -110,5 +121,20 @@ export class UnreadBodies {
     this.#ready.delete(sender)
     if (bodies.length > 0) this.#ready.set(sender, bodies)
     return body
+  }
+}
+
+/**
+ * Keeps the connection of a client that wants it closed after the response until its body has arrived. Node would close it with
+ * the response, and a client that still sends, as Python's urllib, would see a reset instead of the response.
+ */
+function closeAfter(body: IncomingMessage): void {
+  const { socket } = body
+  const destroySoon = socket.destroySoon.bind(socket)
+  // Node calls this after the last response of a connection.
+  socket.destroySoon = () => {
+    if (body.complete) return destroySoon()
+    socket.end()
+    body.once('end', destroySoon)
   }
 }

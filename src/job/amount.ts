@@ -1,10 +1,10 @@
-/** Amounts of the currency: stored and counted in whole millionths, set by people as decimals. */
+/** Amounts of the currency. They are stored and counted in whole millionths; people write them as decimals. */
 
 const MICROS = 1_000_000
-/** The largest stored amount, because a model server may report any number of tokens. */
+/** The largest stored amount. Sums are limited to it, because a model server may report any number of tokens. */
 export const MAX_COST = Number.MAX_SAFE_INTEGER
 
-/** Limits the sum to the largest amount that can be stored. */
+/** Adds two amounts, up to the largest amount that can be stored. */
 export function sumOfCosts(one: number, other: number): number {
   return Math.min(one + other, MAX_COST)
 }
@@ -18,7 +18,7 @@ export function amountOf(micros: number): number {
   return micros / MICROS
 }
 
-/** For example `1.50` or `0.000375`. */
+/** The amount as a decimal, for example `1.50` or `0.000375`. */
 export function amountText(micros: number): string {
   const digits = String(micros).padStart(7, '0')
   const decimals = digits.slice(-6).replace(/0{1,4}$/, '')

@@ -1,6 +1,6 @@
 /**
- * Turns a model's text into `response_content`: parses JSON answers and checks them against the caller's schema. Also makes the
- * conversation that asks a model to correct a wrong answer.
+ * Turns a model's text into `response_content`: finds the JSON in it, parses it, and checks it against the caller's schema.
+ * Also makes the conversation that asks a model to repair a wrong answer.
  */
 import { checkAnswer, infiniteNumberError, StepBudget } from 'parley-json-schema'
 import { type ReadJson, readJson } from '../json-text/read-json.ts'
@@ -16,17 +16,17 @@ export type Answer =
       readonly errors: readonly string[]
       readonly raw: RawText
     }
-  /** Nobody knows whether the answer is valid, because checking it against the schema takes more work than allowed. */
+  /** It is not known whether the answer is valid, because checking it against the schema takes more work than permitted. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
   /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** Maximum steps for checking it, as counted by `StepBudget`. */
+  /** Maximum steps of the check (`StepBudget`). */
   readonly steps: number
 }
 
-/** The position of the content in the model's text, so that a thread does not have to send the text back. */
+/** What the check found. It has only the position of the content in the text, so that a thread need not send the text back. */
 export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
@@ -56,7 +56,7 @@ export function judgeAnswer(
         : { kind: 'not checked', reason: checked.reason }
     }
   }
-  // Keeps the model's own text instead of serializing the value, so that large integers keep their digits.
+  // Keeps the model's own text, because serializing the value would change the digits of large integers.
   return { kind: 'json', start, end }
 }
 
@@ -90,26 +90,26 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** Start and end of what may be JSON, without surrounding white space. */
+/** The start and end of what may be JSON, without white space around it. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** What follows an opening fence: the name of a language, and a line break. */
+/** What follows the characters of an opening fence: the name of a language, and a line break. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
-/** How far a fence may be indented. */
+/** How many characters a fence may be indented. */
 const MAX_INDENT = 8
 
 const THOUGHTS = '<think>'
 const THOUGHTS_END = '</think>'
 
-/** The whole text without leading thoughts and without a surrounding fence. */
+/** The whole text without leading thoughts and without a fence around it. */
 function wholeJson(text: string): Bounds {
   return withoutFence(text, trimmedBounds(text, thoughtsEnd(text), text.length))
 }
 
 /**
- * Where the JSON may be if it is not the whole text, most likely first: in the only fenced block within prose, or after thoughts
- * whose start came from the server's chat template, so that the text contains only their end.
+ * Where the JSON may be if it is not the whole text, most likely first: in the only fenced block, with prose around it, or
+ * after thoughts whose start is in the server's chat template, so that the text contains only their end.
  */
 function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)
@@ -133,7 +133,7 @@ function withoutFence(text: string, [start, end]: Bounds): Bounds {
     : trimmedBounds(text, inside, end - FENCE.length)
 }
 
-/** The contents of the fenced block, if there is exactly one. A fence inside JSON never starts a line. */
+/** The contents of the fenced block, if there is exactly one. A fence inside of JSON never starts a line. */
 function onlyBlock(text: string, from: number): Bounds | null {
   const fences: number[] = []
   for (let at = text.indexOf(FENCE, from); at !== -1; at = text.indexOf(FENCE, at + FENCE.length)) {
@@ -165,12 +165,12 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
   return [start, Math.max(start, from + part.trimEnd().length)]
 }
 
-/** Sent back for an empty answer: Anthropic, Mistral and some chat templates reject an empty message. */
+/** Replaces an empty answer in a repair request: Anthropic, Mistral and some chat templates reject an empty message. */
 const EMPTY = '(no answer)'
 
 /**
- * The messages, the wrong answer, its errors, and the schema again: it may be far above, or only in `response_format`, which not
- * every server shows to the model.
+ * Returns the messages, the wrong answer, its errors, and the schema again. The schema may be far above, or only in
+ * `response_format`, which some servers do not show to the model.
  * @param formatJson the job's `response_format`
  */
 export function repairRequest(

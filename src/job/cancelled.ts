@@ -1,4 +1,4 @@
-/** The error of a cancelled job, which records who cancelled it, and what the job used if its caller cancelled it. */
+/** The error of a cancelled job, which records who cancelled it, and the usage of a job that its caller cancelled. */
 import { sumOfCosts } from './amount.ts'
 import { readEarlierUsage, usageOfEarlier } from './earlier-usage.ts'
 import type { JobError } from './job.ts'
@@ -10,13 +10,13 @@ const MESSAGES: Readonly<Record<CancelledBy, string>> = {
   operator: 'An operator of the service cancelled the job.',
 }
 
-/** The error as it is stored and sent. */
+/** The error in the form in which it is stored and sent. */
 export function cancelledErrorJson(by: CancelledBy): string {
   const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
   return JSON.stringify(error)
 }
 
-/** Whether this is the error of a cancelled job, of any version. */
+/** Whether this is the error of a cancelled job, in the form of any version. */
 export function isCancelledError(errorJson: string | null): boolean {
   return errorJson?.startsWith('{"code":"cancelled"') === true
 }
@@ -25,15 +25,15 @@ export function isCancelledError(errorJson: string | null): boolean {
 export interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** The cost of one call with these tokens; null if the model has no price. */
+  /** The cost of one call with these tokens, in millionths of the currency; null if the model has no price. */
   readonly inputCost: number | null
-  /** The usage of its earlier runs, as written by `queue/earlier-runs.ts`; null if there were none. */
+  /** The usage of earlier runs, which `queue/earlier-runs.ts` writes; null if there were none. */
   readonly earlierJson: string | null
 }
 
 /**
- * The usage of the job, as JSON text. A call in progress counts with its input tokens, because the model server will most likely
- * bill for it.
+ * The usage of the job, as JSON text. If a node holds the job, a call counts with its input tokens, because the model server
+ * will most likely bill for it.
  */
 export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
   const earlier = readEarlierUsage(earlierJson)

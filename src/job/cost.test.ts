@@ -1,4 +1,4 @@
-/** What calls cost, to the millionth; what jobs may cost at most. */
+/** What calls cost, to the millionth, and what jobs may cost at most. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { amountText, MAX_COST, microsOf } from './amount.ts'
@@ -12,11 +12,11 @@ test('a call costs its tokens at the prices, in whole millionths', () => {
     [PRICE, { input: 1_000_000, output: 0 }, 2_500_000],
     [PRICE, { input: 100, output: 7 }, 320],
     [PRICE, { input: 100, cached: 60, output: 7 }, 185],
-    // More cached tokens than tokens cannot make a call cheaper than all of them cached.
+    // More cached tokens than input tokens cost as much as if all input tokens were cached.
     [PRICE, { input: 100, cached: 1000, output: 0 }, 25],
     [{ input: 2.5, output: 10 }, { input: 100, cached: 60, output: 7 }, 320],
     [{ input: 0, output: 0 }, { input: 1e9, output: 1e9 }, 0],
-    // 0.1 + 0.2 of a millionth are exactly 0.3, and half a millionth is rounded up.
+    // 0.1 + 0.2 of a millionth are exactly 0.3. Half a millionth is rounded up.
     [{ input: 0.1, output: 0.2 }, { input: 1, output: 1 }, 0],
     [{ input: 0.1, output: 0.2 }, { input: 3, output: 1 }, 1],
     [{ input: 0.075, output: 0.3 }, { input: 2, output: 1 }, 0],

@@ -1,20 +1,19 @@
 /**
- * The cost of calls, in whole millionths of the currency. A price is an amount per million tokens, so it is also the number of
- * millionths per token. The arithmetic is exact for prices with up to nine decimals; the cost of each call is rounded once, half
- * up.
+ * The cost of calls, in whole millionths of the currency. A price is an amount per million tokens, which is also the number of
+ * millionths per token. The arithmetic is exact for prices with up to nine decimals. The cost of each call is rounded once,
+ * half up.
  */
 import { MAX_COST, sumOfCosts } from './amount.ts'
 import { formatParts, splitOptions } from './response-format.ts'
 
-/** In the currency, per million tokens. */
+/** Amounts of the currency per million tokens. */
 export interface Price {
   readonly input: number
-  /** If absent, the same as `input`. */
+  /** The same as `input` if absent. */
   readonly cached_input?: number | undefined
   readonly output: number
 }
 
-/** The prices of a model in the settings. */
 export interface PricedModel {
   readonly targets?:
     | readonly {
@@ -31,11 +30,11 @@ export interface PricedModel {
 export interface UsedTokens {
   readonly input: number
   readonly output: number
-  /** Cached tokens of the input. */
+  /** How many of the input tokens were cached. */
   readonly cached?: number
 }
 
-/** The part of a job that determines what it may cost. */
+/** The fields of a job that determine what it may cost. */
 export interface PricedJob {
   readonly model: string
   readonly inputTokens: number
@@ -43,16 +42,16 @@ export interface PricedJob {
   readonly responseFormatJson: string
 }
 
-/** How many parts a millionth has. */
+/** Costs are computed in units of a millionth divided by this number. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** The estimated length of an answer that no limit applies to. */
+/** The estimated length of an answer that has no limit, in tokens. */
 export const USUAL_OUTPUT_TOKENS = 4096
-/** The tokens of the instruction that requests JSON, and of the request to correct an answer. */
+/** The estimated tokens of the instruction that requests JSON, and of the request for a repair. */
 const INSTRUCTION_TOKENS = 256
 const REPAIR_TOKENS = 1024
 
-/** The cost of a call. */
+/** The cost of a call, in millionths. */
 export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens): number {
   const [all, fromCache] = [whole(input), whole(Math.min(cached, input))]
   const { cached_input = price.input } = price
@@ -63,7 +62,10 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
-/** The cost of a call that ends without an answer. @param price of the model's input */
+/**
+ * The cost of a call without an answer.
+ * @param price the price of the model's input
+ */
 export function costOfInput(price: number, input: number): number {
   return costOf({ input: price, output: 0 }, { input, output: 0 })
 }
@@ -84,9 +86,8 @@ interface Target {
   readonly maxOutputTokens: number
 }
 
-/** The prices of all models. */
 export class Prices {
-  /** The prices of `gpt-auto` are those of the models that it chooses from. */
+  /** By public model name: its targets with a price. `gpt-auto` has the targets of the models from which it chooses. */
   readonly #targets: ReadonlyMap<string, readonly (Target & { readonly of: string })[]>
 
   constructor(models: Readonly<Record<string, PricedModel>>) {
@@ -107,7 +108,7 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** The price of input by model, for calls that end without an answer. */
+  /** The price of input by model, for calls without an answer. */
   get ofInput(): InputPrices {
     return new Map(
       [...this.#targets].flatMap(([model, [first]]) =>
@@ -116,16 +117,16 @@ export class Prices {
     )
   }
 
-  /** The cost of a call for a job with this model; null if the target has no price. */
+  /** The cost of a call for a job with this public model, in millionths; null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
     return priced === undefined ? null : costOf(priced.price, tokens)
   }
 
   /**
-   * What a job may cost at its most expensive target; null if no target has a price. For JSON this includes a repair. If the job
-   * limits its answer, it does not cost more, unless failed calls are paid for.
-   * @param models the models that its tier may use
+   * What a job may cost at its most expensive target, in millionths; null if no target has a price. For JSON this includes a
+   * repair. If the length of the answer is limited, the job does not cost more, unless failed calls must be paid for.
+   * @param models the models that the tier of the job may use
    */
   estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
     const targets = this.#targets.get(job.model)?.filter(({ of }) => models.has(of))
@@ -148,7 +149,7 @@ function estimateAt({ price, maxOutputTokens }: Target, job: PricedJob): number 
   const dearest = { ...price, input: Math.max(price.input, price.cached_input ?? 0) }
   const format = formatParts(responseFormatJson)
   if (format.kind === 'text') return costOf(dearest, { input: inputTokens, output })
-  // A token has at least one byte.
+  // The upper bound of the schema's tokens is its bytes, because a token has at least one byte.
   const schema = format.kind === 'schema' ? Buffer.byteLength(format.schemaJson) : 0
   const input = inputTokens + schema + INSTRUCTION_TOKENS
   const repaired = input + output + schema + REPAIR_TOKENS

@@ -1,11 +1,11 @@
 /**
- * Reads what `queue/earlier-runs.ts` stores of the earlier runs of a job that waits for a model server: their usage, and their
- * receipt, which is the record of their calls.
+ * Reads what `queue/earlier-runs.ts` stores about the earlier runs of a job: their usage, and their calls for the receipt.
+ * Unlike that file, the stores can import this one.
  */
 import { NO_USAGE, type Usage } from './job.ts'
 import type { FormatParts } from './response-format.ts'
 
-/** What a receipt says about the answer format. */
+/** The part of a receipt about the format of the answer. */
 export interface ReceiptFormat {
   readonly form: FormatParts['kind']
   readonly strict?: boolean
@@ -22,8 +22,9 @@ export interface EarlierUsage {
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
+  /** Absent if none were cached. Versions up to 0.3 did not store it. */
   readonly cachedTokens?: number
-  /** Absent if the model has no price. */
+  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
   readonly cost?: number
   /** Absent for text. Versions up to 0.4.0 did not store it. */
   readonly format?: ReceiptFormat
@@ -37,7 +38,7 @@ export function readEarlierUsage(earlierJson: string | null): EarlierUsage {
   return { ...NOTHING, ...(earlierJson !== null && JSON.parse(earlierJson)) }
 }
 
-/** The usage of a job that ends without another call. */
+/** The usage of a job that finishes without another call. */
 export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   const { calls, inputTokens, outputTokens, cachedTokens, cost } = earlier
   return {
@@ -50,7 +51,7 @@ export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   }
 }
 
-/** The receipt of a job that ends without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** The receipt of a job that finishes without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
 export function receiptOfEarlier<Call, Repair>(
   earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
     readonly records: readonly Call[]

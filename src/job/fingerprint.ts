@@ -3,14 +3,15 @@ import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
 
-/** Characters of base64url: 128 bits, and four more. */
+/** Characters of base64url: they contain 132 bits. */
 export const FINGERPRINT_DIGITS = 22
 /** From this many characters on, joining texts takes longer than creating a hash object. */
 const LONG = 16_384
 
 /**
- * Equal for jobs of the same account with the same model, response_format, options and messages, and only for them: 128 bits of
- * SHA-256 in base64url. Each part follows its length, so that different parts never join into the same text.
+ * The same for jobs of the same account with the same model, response_format, options and messages, and different for all
+ * others: 132 bits of SHA-256 in base64url. The length of each part comes before it, so that different parts never join into
+ * the same text.
  */
 export function jobFingerprint({
   account,
@@ -25,7 +26,7 @@ export function jobFingerprint({
     responseFormatJson.startsWith(BEFORE_RECORD)
   const format = hasMore ? splitRecord(responseFormatJson).restJson : responseFormatJson
   const before = `${account.length}:${account}${model.length}:${model}${format.length}:${format}${messages.length}:`
-  // Joining long texts first would copy them.
+  // Joining long texts would copy them.
   const digest =
     messages.length > LONG
       ? createHash('sha256').update(before).update(messages).digest('base64url')
@@ -33,10 +34,13 @@ export function jobFingerprint({
   return digest.slice(0, FINGERPRINT_DIGITS)
 }
 
-/** Identifies a request among those of its account, so that a repeated request finds the job of the first. */
+/** The length of the result of `hashOfRequest`. */
 export const HASH_DIGITS = 32
 
-/** Uses hex digits, because they sort the same in every collation of Postgres. */
+/**
+ * Identifies a request among those of its account, so that a repeated request finds the job of the first. It consists of hex
+ * digits, which sort the same in every collation of Postgres.
+ */
 export function hashOfRequest(route: string, bodyJson: string): string {
   return hash('sha256', `${route} ${bodyJson}`).slice(0, HASH_DIGITS)
 }

@@ -36,7 +36,7 @@ test('an identifier is read in upper, lower and mixed case, and is one in lower 
   const id = '019a5d3e-8f43-7abc-9def-2f54b7a1c0de'
   for (const given of [id, id.toUpperCase(), id.replace('abc', 'AbC')]) assert.equal(readJobId(given), id)
   assert.ok(!isJobId(id.toUpperCase()))
-  // The Kelvin sign and the dotless i become Latin letters where letters are compared without their case.
+  // The Kelvin sign and the dotless i become Latin letters if case is ignored.
   for (const given of [
     '',
     `${id} `,

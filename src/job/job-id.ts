@@ -1,18 +1,18 @@
 /**
- * Job identifiers: UUIDv7 (RFC 9562) that grow strictly within a process. Time-ordered keys keep a database's inserts at
- * one end of its index, which made SQLite five times faster than random keys.
+ * Job IDs: UUIDv7 (RFC 9562) that grow strictly within a process. Because they are in order of time, a database inserts at one
+ * end of its index, which made SQLite five times faster than random IDs.
  */
 
 const ID_LENGTH = 36
 export const JOB_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-/** Whether the text is a job identifier as Parley writes it, in lower case. */
+/** Whether the text is a job ID in the form in which Parley writes it, in lower case. */
 export function isJobId(text: string): boolean {
   return JOB_ID.test(text)
 }
 
 /**
- * The job ID that a caller or operator refers to, in lower case; null if the text is not a job ID. RFC 9562 §4 requires
+ * Returns the job ID that a caller or operator means, in lower case; null if the text is not a job ID. RFC 9562 §4 requires
  * readers to accept both cases, and some libraries and databases write UUIDs in upper case.
  */
 export function readJobId(text: string): string | null {
@@ -22,16 +22,15 @@ export function readJobId(text: string): string | null {
   return JOB_ID.test(lower) ? lower : null
 }
 
-/** The first digits of the third and the fourth group. */
+/** The digit for the version in the third group, and the bits for the variant in the fourth. */
 const VERSION = 0x7000
 const VARIANT = 0x8000
 const COUNTER_LIMIT = 0x1000
 const POOL_IDS = 256
 
 /**
- * Returns a function that generates identifiers, each greater than the previous one, even if the clock stands still or goes
- * back.
- * @param randomHex returns the given number of random bytes, in hex
+ * Returns a function that generates IDs, each greater than the previous one, even if the clock stands still or goes back.
+ * @param randomHex returns the given number of random bytes in hex
  */
 export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number) => string): () => string {
   let lastMs = 0
@@ -55,16 +54,16 @@ export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number
     const rest = pool.slice(used + 4, used + 16)
     used += 16
     const count = VERSION + counter
-    // The variant's two bits replace the first two random ones; 62 random bits remain.
+    // The two bits of the variant replace the first two random bits, so 62 random bits remain.
     const variant = VARIANT | (Number.parseInt(first, 16) & 0x3fff)
     return `${time}-${count.toString(16)}-${variant.toString(16)}-${rest}`
   }
 }
 
-/** The latest time that fits into an identifier, in the year 10889. */
+/** The latest time that fits into an ID, in the year 10889. */
 const LAST_MS = 2 ** 48 - 1
 
-/** The smallest identifier of that time: every job created earlier has a smaller one. */
+/** The smallest ID of that millisecond: every job that was created earlier has a smaller one. */
 export function leastJobId(atMs: number): string {
   const ms = Math.min(Math.max(0, Math.floor(atMs)), LAST_MS)
   return `${timeDigits(ms)}-7000-8000-000000000000`
@@ -76,22 +75,22 @@ function timeDigits(ms: number): string {
   return `${digits.slice(0, 8)}-${digits.slice(8)}`
 }
 
-/** The time in an identifier, in milliseconds since 1970. */
+/** The time in an ID, in milliseconds since 1970. */
 export function jobIdMs(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
 
-/** The IDs of batches in requests and responses: a prefix, and an ID like that of a job. */
+/** The prefix of batch IDs in requests and responses. An ID like that of a job follows it. */
 export const BATCH_PREFIX = 'batch_'
 
-/** The batch of which a job is a line. */
+/** The batch to which a job belongs as a line. */
 export interface BatchOfJob {
   /** The stored form of the ID. */
   readonly id: string
   readonly custom_id: string
 }
 
-/** Returns the stored form; null if the text is not the ID of a batch. */
+/** Returns the ID in its stored form, without the prefix; null if the text is not the ID of a batch. */
 export function readBatchId(text: string): string | null {
   return text.startsWith(BATCH_PREFIX) ? readJobId(text.slice(BATCH_PREFIX.length)) : null
 }

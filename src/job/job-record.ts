@@ -1,4 +1,4 @@
-/** A job as its account may read it (SPEC §2.5). Result and error are JSON text, to be sent without being parsed. */
+/** A job as its account may read it (SPEC §2.5). Result and error are JSON text, because they are sent without being parsed. */
 import type { JobError, Status, Usage } from './job.ts'
 
 export interface JobRecord {
@@ -7,21 +7,21 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** The `Usage`; null until the job has finished. */
+  /** The `Usage` as JSON text; null until the job has finished. */
   readonly usageJson: string | null
   /** Whether the job waits for the budget of its account; absent if that is not known. */
   readonly waitsForBudget?: boolean
 }
 
-/** What a response or a callback can contain beyond the specification, if its caller requests it. */
+/** What a response or callback can contain in addition to the specification, if the caller requests it. */
 export const INCLUDES = ['usage', 'metadata'] as const
 export type Include = (typeof INCLUDES)[number]
 
-/** The metadata, as JSON text, of those jobs that have any. */
+/** By job ID: the metadata as JSON text. Jobs without metadata are missing. */
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
-/** The `data` object of a read, as JSON text. */
+/** The `data` object of a response that reads a job, as JSON text. */
 export function jobRecordJson(
   record: JobRecord,
   include: readonly Include[] = [],
@@ -37,17 +37,10 @@ export function jobRecordJson(
     : `${json}${usage}}`
 }
 
-/** The usage that a caller sees. It leaves out the name of the upstream, which only operators should know. */
-export interface UsageView {
+/** The usage that a caller sees. It omits the name of the upstream, which only operators should know. */
+export interface UsageView extends Omit<Usage, 'target' | 'finish_reason'> {
   readonly model: string | null
-  readonly input_tokens: number
   readonly cached_input_tokens: number
-  readonly output_tokens: number
-  /** In millionths of the currency; absent if the model had no price. */
-  readonly cost?: number
-  readonly calls: number
-  readonly cache_hit: boolean
-  readonly repaired: boolean
   readonly finish_reason: 'stop' | 'length' | null
 }
 
@@ -80,12 +73,12 @@ export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
 }
 
 /**
- * How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. `incomplete`: the answer was truncated,
- * or the model's content policy withheld it.
+ * How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. `incomplete`: the answer was
+ * truncated, or the model's content policy withheld it.
  */
 type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/** The job must have finished. A failed one is incomplete if its answer was truncated, because it had to be JSON. */
+/** Call this only for a finished job. A failed job is `incomplete` if it failed because its answer was truncated. */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

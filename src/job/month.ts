@@ -3,7 +3,7 @@
 let known = { month: '', fromMs: 0, toMs: 0 }
 
 export function monthOf(atMs: number): string {
-  // Called for each job, although the result stays the same for weeks.
+  // Remembers the month, because this is called for each job and the result stays the same for weeks.
   if (atMs < known.fromMs || atMs >= known.toMs) known = spanOf(atMs)
   return known.month
 }

@@ -1,4 +1,4 @@
-/** The options of a job, which control how the model writes its answer. Absent options are not sent. */
+/** The options of a job, which control how the model writes its answer. Options that the caller omits are not sent. */
 import { type Static, Type } from '../typed-schema.ts'
 
 const MAX_STOP = { items: 4, length: 256 } as const
@@ -53,6 +53,9 @@ export const jobOptions = Type.Object(
         description: 'How much a reasoning model thinks before it answers.',
       }),
     ),
+    verbosity: Type.Optional(
+      Type.Enum(['low', 'medium', 'high'], { description: 'How long and detailed answers are.' }),
+    ),
   },
   {
     additionalProperties: false,
@@ -67,7 +70,7 @@ export type JobOptions = Static<typeof jobOptions>
 /** The names of all options, in the order in which a job stores them. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** The option of the job that a model server's message names first; null if none. */
+/** The first of the job's options that a model server's message names; null if it names none. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

@@ -1,6 +1,6 @@
 /**
- * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the first
- * error. The checks, their order and their errors are those for small bodies, which the HTTP server reads itself.
+ * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the
+ * first error. Its checks, their order and their errors are the same as for small bodies, which the HTTP server reads itself.
  */
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -24,7 +24,7 @@ export interface ReadCreateBody {
   /** Maximum jobs in a batch. */
   readonly maxJobs: number
   readonly limits: PartLimits
-  /** The route to compute the fingerprint for; null if none is needed. */
+  /** The route for which to compute the fingerprint; null to compute none. */
   readonly fingerprintRoute: string | null
 }
 
@@ -36,12 +36,12 @@ export interface ShapeError {
   readonly message: string
 }
 
-/** `fingerprint` is null for a request without an Idempotency-Key. */
+/** A body that was read. `fingerprint` is null without an Idempotency-Key. */
 export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
   readonly fingerprint: string | null
-  /** For a translated body: identifies the request among those of its account. */
+  /** Identifies the request among those of its account; only for a body below `/v1`. */
   readonly hash?: string
 }
 
@@ -50,10 +50,10 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
-  /** For a translated body: the field and the rule. */
+  /** The field and the rule; only for a body below `/v1`. */
   | { readonly kind: 'wrong field'; readonly problem: string }
 
-/** The options must be those of the HTTP server. */
+/** These options must be the same as in the HTTP server. */
 const ajv = new Ajv({ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false })
 const validators = new Map<CreateBody['kind'], ValidateFunction>()
 
@@ -83,7 +83,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
       ? { kind, text, value: read.value as readonly BatchElement[] }
       : { kind, text, value: read.value as SingleCreate }
   const elements = createElements(body, limits)
-  // A body with a problem is rejected, and a payload must be within its limit before it is hashed.
+  // A body with a problem is rejected anyway, and only payloads within their limit may be hashed.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
     fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
@@ -97,10 +97,10 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** More headers than a callback may have, so that the check fails without reading all of them. */
+/** More headers than a callback may have, so that the check of their number fails without all of them. */
 const HEADERS = 100
 
-/** Sending hundreds of thousands of headers to the other thread would take as long as parsing them. */
+/** Omits most of too many headers: sending hundreds of thousands to the other thread would take as long as parsing them. */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element
   if (callback === null) return element

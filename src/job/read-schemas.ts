@@ -1,11 +1,11 @@
 /**
- * Reads callers' schemas, and remembers those in use: an account's jobs often share one, and reading it takes longer than
- * checking a short answer. They are found by their text, because a stored job contains nothing else.
+ * Reads callers' schemas, and remembers those in use: an account's jobs often share a schema, and reading it takes longer than
+ * checking a short answer. Schemas are found by their text, because a stored job contains nothing else of them.
  */
 import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
 
-/** Maximum characters of all remembered schemas. Their parsed form takes about twenty times as much memory. */
+/** Maximum characters of all remembered schemas. Parsed, they take about twenty times as much memory. */
 const MAX_REMEMBERED = 512 * 1024
 
 /** The facts about a schema that a call to a model server needs. */
@@ -14,7 +14,7 @@ export interface SchemaFacts {
   readonly strict: boolean
   /** Whether every answer must be an object. */
   readonly isObject: boolean
-  /** JSON pointers to parts of the schema that are not checked; absent if everything is. */
+  /** JSON pointers to parts of the schema that are not checked; absent if all are checked. */
   readonly ignored?: readonly string[]
 }
 
@@ -27,7 +27,7 @@ interface ReadText {
 const remembered = new Map<string, ReadText>()
 let characters = 0
 
-/** @param parsed the parsed schema, if available; it must not change afterwards */
+/** @param parsed the parsed schema, if the caller has it; it must not change afterwards */
 export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadSchemaResult {
   return readText(schemaJson, parsed).result
 }
@@ -35,7 +35,7 @@ export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadS
 /** The schema of an accepted job, ready for checking. */
 export function acceptedSchema(schemaJson: string): AnswerSchema {
   const { result } = readText(schemaJson)
-  // Such a schema is rejected when the job is created, so only an earlier version can have accepted it.
+  // The schema would have been rejected when the job was created, unless an earlier version accepted it.
   if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
   return result.schema
 }

@@ -1,4 +1,4 @@
-/** The schema of the job creation object (SPEC §2.1 to §2.4), which also documents it. */
+/** The schema of a job creation object (SPEC §2.1 to §2.4). Its descriptions are also the documentation. */
 import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-rules.ts'
 import { ROLES } from './job.ts'
@@ -132,7 +132,6 @@ export const singleCreate = Type.Object(
   { ...strict, title: 'CreateMessageRequest' },
 )
 
-/** One element of a batch. */
 export const batchElement = Type.Object(
   { ...common, callback: Type.Optional(callback) },
   { ...strict, title: 'BatchElement' },
@@ -141,7 +140,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields that belong to the other way of creating jobs. The error explains where they belong. */
+/** Fields that only the other way of creating jobs has, with the rest of the error message. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

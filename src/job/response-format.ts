@@ -1,4 +1,4 @@
-/** Takes apart the JSON text of a stored `response_format`, without parsing the schema in it. */
+/** Takes apart the JSON text of a stored `response_format` without parsing the schema in it, and puts it together. */
 import { valueEnd } from '../json-text/scan-json.ts'
 import type { BatchOfJob } from './job-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
@@ -10,17 +10,20 @@ export type FormatParts =
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
-/** The usual format. */
+/** The stored text of the most common format. */
 export const TEXT_JSON = '{"format":"text"}'
 export const TEXT = { kind: 'text' } as const
 const ANY_JSON: FormatParts = { kind: 'json' }
 
-/** Callers write the two members in either order. */
+/** Callers may write the two members in either order. */
 const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/** @param storedJson a stored `response_format`, as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write it */
+/**
+ * @param storedJson a stored `response_format`, in the form that `withOptions`, `withRecord`, `withTraceparent` and
+ * `withMetadata` write
+ */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -35,8 +38,8 @@ export function formatParts(storedJson: string): FormatParts {
 }
 
 /**
- * Returns a `response_format` in the form in which it is stored: the options, if any, are its first member. Because they are
- * part of this one text, they are stored, counted, compared and copied with it.
+ * Returns a `response_format` in its stored form: the options, if any, are its first member. As a part of this one text, they
+ * are stored, counted, compared and copied with it.
  * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
  */
 export function withOptions(formatJson: string, options: JobOptions): string {
@@ -57,7 +60,7 @@ export const BEFORE_RECORD = '{"request":'
 export const BEFORE_METADATA = '{"metadata":'
 
 /**
- * Adds what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
+ * Adds a record: what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
  * @param storedJson the result of `withOptions`
  * @param recordJson a JSON object
  */
@@ -71,7 +74,7 @@ export function withBatch(recordJson: string | undefined, batch: BatchOfJob): st
   return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
 }
 
-/** Returns the batch; null if the job is not a line of one. */
+/** Returns the batch; null if the job is not a line of a batch. */
 export function batchOf(storedJson: string): BatchOfJob | null {
   const { recordJson } = splitRecord(storedJson)
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
@@ -80,7 +83,7 @@ export function batchOf(storedJson: string): BatchOfJob | null {
 /** The start of a stored `response_format` with a trace, but without metadata. */
 export const BEFORE_TRACE = '{"traceparent":'
 
-/** Adds the trace to which the job belongs, before everything but metadata. */
+/** Adds the trace to which the job belongs. Only metadata comes before it. */
 export function withTraceparent(storedJson: string, traceparent: string): string {
   return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
 }
@@ -92,12 +95,12 @@ export function traceparentOf(storedJson: string): string | null {
   return traceJson === null ? null : JSON.parse(traceJson)
 }
 
-/** Adds metadata to a stored `response_format`, before everything else. */
+/** Adds metadata to a stored `response_format`, as its first member. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** The metadata, null if there is none, and the text without metadata and trace. */
+/** Returns the metadata (null if there is none), and the text without metadata and trace. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
@@ -106,7 +109,7 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
-/** The record, null if there is none, and the text without it. */
+/** Returns the record (null if there is none), and the text without metadata, trace and record. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
@@ -115,7 +118,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** The format and the options; `optionsJson` is null if there are none. */
+/** Returns the options (null if there are none), and the format without anything else. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
@@ -124,10 +127,13 @@ export function splitOptions(storedJson: string): {
   return { optionsJson, formatJson }
 }
 
-/** The value of the first member and the text without this member; null if the text starts with another one. */
+/**
+ * Returns the value of the first member, and the text without this member. The value is null if the text starts with another
+ * member.
+ */
 function splitFirst(json: string, before: string): [string | null, string] {
   if (!json.startsWith(before)) return [null, json]
   const end = valueEnd(json, before.length)
-  // Continues after the comma behind the value.
+  // The remaining text starts after the comma that follows the value.
   return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

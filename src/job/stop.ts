@@ -5,24 +5,24 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * `timeout`: the run took too long; `deadline`: the job's deadline has passed; `release`: another node may finish the job;
+ * `timeout`: the run took too long. `deadline`: the job's deadline has passed. `release`: another node may finish the job.
  * `lost`: this node no longer holds the job.
  */
 export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
-/** An object instead of a function, so that listening needs no closure for each call. */
+/** A listener is an object instead of a function, so that listening creates no closure for each call. */
 export interface StopListener {
   onStop(): void
 }
 
 /** The part that executions use. */
 export interface StopSignal {
-  /** Null until it is stopped. */
+  /** Null until the job is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once when it stops, but not if it has stopped already. */
+  /** Calls the listener once when the job is stopped, but never if it was stopped before. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
-  /** Stops the clock of the timeout, if there is one, until `resume`. */
+  /** Pauses the timeout, if there is one, until `resume`. */
   pause(): void
   resume(): void
 }
@@ -47,7 +47,7 @@ export class Stop implements StopSignal {
     else this.#others?.delete(listener)
   }
 
-  /** Calls all listeners before it returns. Only the first reason counts. */
+  /** Stops the job with this reason. Calls all listeners before it returns. Later calls do nothing. */
   now(reason: StopReason): void {
     if (this.reason !== null) return
     this.reason = reason
@@ -55,7 +55,7 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops after this time with the reason `timeout`, unless it is paused. Call it only once. */
+  /** Stops the job with the reason `timeout` after this time, not counting pauses. Call this only once. */
   startTimeout(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
     const onOver = () => this.now('timeout')
     this.#timeout = {

@@ -1,41 +1,44 @@
-/** What a tier allows (SPEC §8). */
+/** Tiers: the limits and permissions of accounts (SPEC §8), and their weight in the fair order. */
 
 import type { Priority } from './priority.ts'
 
 export interface Tier {
-  /** The configured name. */
+  /** The name in the settings. */
   readonly name: string
   /** The public model names that jobs may use. */
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** Jobs that an account may create per minute on each node; null for no limit. */
+  /** How many jobs an account may create per minute on each node; null for no limit. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
-  /** The limit for one answer; null for no limit. */
+  /** The limit of tokens for one answer; null for no limit. */
   readonly maxOutputTokens: number | null
-  /** The priorities that jobs may have. The default is normal. */
+  /** The priorities that jobs may request. Without one, they have `normal`. */
   readonly priorities: ReadonlySet<Priority>
-  /** The share of the slots while jobs are queued. */
+  /** Accounts share slots in proportion to this while jobs are queued. */
   readonly weight: number
-  /** Jobs, and input plus output tokens, of an account per month; null for no cap. */
+  /** What an account may use per month: jobs, and input plus output tokens; null for no cap. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
   /** In millionths of the currency. */
   readonly maxMonthlyCost: number | null
   /** What happens to jobs that do not fit under the cost cap. */
   readonly overCap: 'reject' | 'wait'
-  /** Jobs of an account that are queued or assigned, and bytes that its jobs store; null for no limit. */
+  /** How many jobs an account may have queued or assigned, and how many bytes it may store; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
-  /** The number of files of an account, and the maximum bytes of one. */
+  /** The maximum number of files of an account, and the maximum bytes of one file. */
   readonly maxFiles: number
   readonly maxFileBytes: number
   /** Maximum lines in the input file of a batch. */
   readonly maxBatchLines: number
 }
 
-/** The tier of jobs and accounts whose tier no longer exists: the minimum of each limit. */
+/**
+ * The tier of jobs and accounts whose tier no longer exists. It permits no model, so its accounts cannot create jobs; most
+ * other limits are the lowest possible.
+ */
 const NO_TIER: Tier = {
   name: 'none',
   models: new Set(),
@@ -69,11 +72,12 @@ export class Tiers {
   }
 
   /**
-   * How far a queued job of the tier moves its account's next turn: half as far with twice the weight. This is start-time fair
-   * queueing, which both stores implement (`store/sqlite/fair-order.ts`, `store/postgres/fair-order.ts`). A queued job gets as
-   * its **turn** the latest of: its route's turn (that of the job claimed last), the turn of the route's first job, and one step
-   * after the last queued job of its account there. Claims take the least turn first. So an account with a hundred thousand
-   * queued jobs delays only its own, and a claim is one index scan.
+   * How far a queued job of the tier moves its account's next turn: half as far with twice the weight.
+   * This is start-time fair queueing, which both stores implement (`store/sqlite/fair-order.ts`,
+   * `store/postgres/fair-order.ts`). The **turn** of a queued job is the highest of these: its route's turn (up to which jobs
+   * have been claimed), the turn of the route's first job, and one step after the last queued job of its account on the route.
+   * Claims take the job with the lowest turn first. So an account with a hundred thousand queued jobs delays only its own jobs,
+   * and a claim is one index scan.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))
 }

@@ -7,7 +7,7 @@ import { createAfterSettlement } from './after-settlement.ts'
 
 const MESSAGE = 'quotes the conversation'
 
-/** What follows the settlement of a job with a callback. */
+/** Runs `afterSettlement` for a job with a callback, and returns what it did. */
 function follows(settled: Settled, error: JobError | null = null) {
   const done: unknown[] = []
   const afterSettlement = createAfterSettlement({

@@ -1,4 +1,6 @@
-/** What follows a settlement on this node: answer the pending response, notify the callback dispatcher, count, log. */
+/**
+ * What a node does after it settled a job: it answers the pending response, notifies the callback dispatcher, counts and logs.
+ */
 import { errorJson, type Job } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
 import type { ExecutionResult } from './outcome-and-receipt.ts'
@@ -18,14 +20,16 @@ interface JobLog {
   warn(fields: object, message: string): void
 }
 
-/** The facts about a settled job. `callbackJson` shows only whether it has a callback. */
+/** The facts about a settled job. `callbackJson` is used only to see whether there is a callback. */
 export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 'callbackJson'>
 
 /** The part of a result that is needed after it was stored. */
 export type StoredResult = Omit<ExecutionResult, 'cache'>
 
 /**
- * @param settled `stale`: the holder that settled the job does everything; `gone`: the job can no longer be read
+ * Call this after each settlement.
+ * @param settled `settled`: does everything; `gone`: only answers the pending response, because the job can no longer be read;
+ * `stale`: does nothing, because another holder settled the job
  * @param executionMs null if the job ended in the queue
  */
 export type AfterSettlement = (

@@ -1,11 +1,14 @@
-/** The owner of jobs that no caller is sending, because they come from batches and reruns. */
+/** The owner of jobs that the server creates without a caller's request: the jobs of batches and reruns. */
 import type { Tier } from '../job/tier.ts'
 import type { AccountRecord } from '../store/account-store.ts'
 import { capsOf } from './job-and-token-caps.ts'
 import type { JobOwner } from './job-creator.ts'
 import { quotasOf } from './quotas.ts'
 
-/** The account with its current limits, except jobs per minute, which are reserved for its callers. */
+/**
+ * The account with its current limits. Its limit of jobs per minute does not apply, so that callers' requests can use all of
+ * it.
+ */
 export function backgroundOwner(
   account: string,
   usualTier: Tier,

@@ -1,4 +1,4 @@
-/** How often a node asks for cancelled jobs: each poll wakes it, and its database. */
+/** How often a node queries the database for cancelled jobs: each poll wakes the process and its database. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -6,7 +6,7 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { type Claim, MAX_CANCELLED } from '../store/node-store.ts'
 import { Cancellation } from './cancellation.ts'
 
-/** Polls in the first two seconds. */
+/** Returns the number of polls in the first two seconds. */
 async function pollsIn2s({ running = 0, count = 0 }): Promise<number> {
   const clock = new FakeClock()
   let polls = 0

@@ -1,6 +1,6 @@
 /**
  * Finds jobs that were cancelled through any process on the database. Stops their execution on this node, including the call to
- * the model server, and answers the requests that wait for them here. Their outcome is already durable.
+ * the model server, and answers the requests on this node that wait for them. Their outcome is already stored.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -8,9 +8,12 @@ import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.t
 import { StoreUnavailable } from '../store/store.ts'
 import type { PendingResponses } from './pending-responses.ts'
 
-/** Twice per second, because an execution must end within a second. */
+/** Polls twice per second, because an execution must stop within a second of its cancellation. */
 const POLL_MS = 500
-/** While this node has nothing to cancel, its polls coincide with others, because each wakes the process and its database. */
+/**
+ * How often a node polls that runs no job and has no pending responses. It polls in the same instants as other loops, because
+ * each instant wakes the process and its database.
+ */
 const IDLE_POLL_MS = 1000
 
 export interface CancellationOptions {
@@ -20,7 +23,7 @@ export interface CancellationOptions {
   /** Stops the execution of the job if this node holds it under this attempt. */
   readonly worker: { readonly running: number; lose(claim: Claim): void }
   readonly pendingResponses: Pick<PendingResponses, 'has' | 'count'>
-  /** Answers requests that wait on this node for finished jobs. */
+  /** Answers the requests on this node that wait for these finished jobs. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
 }
@@ -50,7 +53,7 @@ export class Cancellation {
     if (isBusy || isShared) await this.apply()
   }
 
-  /** Resolves when everything cancelled so far has stopped on this node. Never rejects. */
+  /** Resolves when all jobs that were cancelled before the call have stopped on this node. Never rejects. */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
     try {
@@ -66,8 +69,8 @@ export class Cancellation {
   }
 
   /**
-   * Call this after this node cancelled the job. Resolves when its execution and the waits for it have ended here, regardless of
-   * the node that held it. Never rejects.
+   * Call this after this node cancelled the job. Resolves when the job's execution has stopped here and the requests that wait
+   * for it here are answered, whichever node held the job. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

@@ -1,8 +1,8 @@
 /**
- * Detects that a model server has dropped a part of a conversation. A server whose context is too small may cut the text without
- * an error (a context shift) and answer what is left. The only sign is that it counts far fewer tokens than the text has. An
- * answer is suspicious if the server counted less than one token for BYTES_PER_TOKEN bytes; English has four or five bytes per
- * token. Only then is the text counted, on the CPU pool, at most once a second for each target.
+ * Detects that a model server has dropped a part of a conversation. A server whose context is too small may drop text without
+ * an error (a context shift) and answer the rest. The only sign is that it reports far fewer tokens than the text has.
+ * An answer is suspicious if the server reported less than one token for each BYTES_PER_TOKEN bytes; English has four or five
+ * bytes per token. Only the text of suspicious answers is counted, on the CPU pool, at most once a second for each target.
  */
 import type { Clock } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -11,7 +11,10 @@ import { Stop } from '../job/stop.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 
 export const BYTES_PER_TOKEN = 12
-/** Tokenizers differ by less than this factor, even in languages that they support badly. */
+/**
+ * A text has lost a part if its count exceeds the server's by more than this factor. Tokenizers differ by less, even in
+ * languages that they support badly.
+ */
 const FAR_ABOVE = 2
 export const COUNT_EVERY_MS = 1_000
 
@@ -19,14 +22,14 @@ export interface ContextShift {
   readonly jobId: string
   readonly target: string
   readonly promptTokens: number
-  /** The least number of tokens in the conversation, counted by an OpenAI tokenizer. */
+  /** A lower bound of the number of tokens in the conversation, counted by an OpenAI tokenizer. */
   readonly counted: number
 }
 
 export interface ContextShiftsOptions {
   readonly pool: Pick<CpuPool, 'run'>
   readonly clock: Clock
-  /** A tier's share of the threads. */
+  /** The weight of a tier when accounts share the threads. */
   readonly weightOf: (tier: string) => number
   readonly onShift: (shift: ContextShift) => void
   readonly onError: (error: unknown) => void
@@ -38,7 +41,7 @@ export class ContextShifts {
   readonly #options: ContextShiftsOptions
   /** When the last count started, by target (steady clock). */
   readonly #countedAtMs = new Map<string, number>()
-  /** Targets with a count in progress: one at a time, because it keeps its text in memory. */
+  /** Targets with a count in progress. Each has at most one, because a count keeps its text in memory. */
   readonly #counting = new Set<string>()
   readonly #never = new Stop()
 
@@ -47,9 +50,9 @@ export class ContextShifts {
   }
 
   /**
-   * Counts the text of a suspicious answer, unless one of the same target was counted within a second. Resolves when that is
-   * done; never rejects.
-   * @param target as `upstream/model`
+   * Counts the text of a suspicious answer, unless a text of the same target was counted within the last second or is being
+   * counted. Resolves when the count has ended; never rejects.
+   * @param target as `upstream/model`; null if no target was called
    * @param promptTokens the server's count; 0 if it did not report one
    */
   async check(

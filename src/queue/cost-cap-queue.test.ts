@@ -100,6 +100,15 @@ test('a look takes up a bounded number of accounts, and reads which ones wait on
   await queue.stop()
 })
 
+test('jobs wait behind one that was added while the accounts were being read', async () => {
+  const { queue, taken } = start([])
+  queue.look()
+  queue.added('acme')
+  assert.deepEqual(await taken(), ['accounts', 'acme'])
+  assert.equal(queue.has('acme'), true)
+  await queue.stop()
+})
+
 test('an account is looked at that was added at the very moment when a look ends', async () => {
   for (let steps = 0; steps < 30; steps++) {
     const { queue, taken, jobs } = start([])

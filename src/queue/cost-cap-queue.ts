@@ -1,6 +1,7 @@
 /**
  * Queues jobs that wait for the budget of their account (`over_cap: wait`) as soon as they fit under its cost cap. Every node
- * does this, also one that executes none, because it must know whether new jobs wait behind others; the store queues each once.
+ * does this, even one that executes no jobs, because new jobs must wait behind those that already wait. The store queues each
+ * job only once.
  */
 import type { Clock } from '../clock.ts'
 import type { PricedJob, Prices } from '../job/cost.ts'
@@ -13,11 +14,11 @@ import type { CurrentPrices } from './current-prices.ts'
 import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
 import { capsOf } from './job-and-token-caps.ts'
 
-/** Polls because caps change, months end, and jobs finish on other nodes. */
+/** Polls, because no event reports that a cap was changed, a month ended, or a job finished on another node. */
 const LOOK_EVERY_MS = 1000
-/** A look examines the accounts that may have room now, and at most this many others, so that it stays short. */
+/** A look examines all accounts that may have room now, and at most this many others, so that it stays short. */
 const MAX_ACCOUNTS = 100
-/** The maximum jobs of one statement. Usually not even the first one fits. */
+/** The maximum number of jobs of one statement. The first statement tries one job, because usually not even one fits. */
 const MAX_STEP = 64
 
 export interface CostCapQueueOptions {
@@ -36,9 +37,9 @@ export class CostCapQueue {
   readonly #options: CostCapQueueOptions
   /** Accounts whose jobs wait, as far as this node knows. */
   #waiting = new Set<string>()
-  /** Those of this round that were not looked at yet. */
+  /** The waiting accounts that the current round has not examined yet. A round examines all of them, MAX_ACCOUNTS per look. */
   #round: string[] = []
-  /** Those that may have room now. */
+  /** Accounts to examine in this look, because they may have room now. */
   readonly #due = new Set<string>()
   #startsRound = false
   #mustLook = false
@@ -112,12 +113,12 @@ export class CostCapQueue {
       this.#mustLook = true
       onError(error)
     }
-    // At once, because a call that comes before the promise has resolved must start another look.
+    // Reset at once, not when the promise resolves: a call in between must start another look.
     this.#running = null
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
     this.#cancelLook = clock.after(LOOK_EVERY_MS, () => {
-      // The more accounts wait, the longer it takes to read which, so that is done once a round.
+      // Reading which accounts wait takes longer the more there are, so it is done only once a round.
       this.#startsRound = this.#round.length === 0
       this.#mustLook ||= this.#startsRound
       this.#continueRound()
@@ -133,7 +134,7 @@ export class CostCapQueue {
   async #queueNext(account: string): Promise<void> {
     const { store, clock, tiers, prices, onQueued } = this.#options
     const known = prices?.() ?? null
-    // Waits until the last node of an earlier version has stopped.
+    // Jobs of all accounts wait until the last node of an earlier version has stopped.
     if (prices !== null && known === null) return
     for (let step = 1; !this.#isStopped; step = Math.min(2 * step, MAX_STEP)) {
       const jobs = await store.jobsOverBudget(account, step)
@@ -152,7 +153,7 @@ export class CostCapQueue {
       })
       for (const route of new Set(routes)) onQueued(route)
       if (isCapReached) {
-        // They may have been added while this looked.
+        // The look may have missed the account, if its first job was accepted while the look read the waiting accounts.
         this.#waiting.add(account)
         return
       }

@@ -1,4 +1,4 @@
-/** The prices of models, which have an effect only if every node on the database knows prices. */
+/** The prices of models. They have an effect only if every node on the database supports prices. */
 import { type PricedModel, Prices } from '../job/cost.ts'
 import type { NodeStore } from '../store/node-store.ts'
 
@@ -12,8 +12,8 @@ export interface CurrentPricesOptions {
 export type CurrentPrices = () => Prices | null
 
 /**
- * Returns null if no model has a price. The prices have no effect while a node of an earlier version is alive, because it would
- * settle jobs without their cost and overwrite what others stored.
+ * Returns null if no model has a price. The prices have no effect while a node of an earlier version is alive, because that
+ * node would settle jobs without their cost, and overwrite costs that others stored.
  */
 export function currentPrices({ models, store, warn }: CurrentPricesOptions): CurrentPrices | null {
   const prices = new Prices(models)

@@ -1,4 +1,4 @@
-/** What is kept of earlier runs, and how long a job has waited. */
+/** What is stored about earlier runs of a job, and how long the job has waited. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type EarlierRuns, earlierRunsJson, NO_RUNS, readEarlierRuns, waitedMs } from './earlier-runs.ts'

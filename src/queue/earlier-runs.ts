@@ -1,34 +1,23 @@
 /**
- * The usage and state of earlier runs of a job that now waits for a model server: paid calls and tokens, an answer to repair,
- * tries and broken connections that count against the job, and how long it has waited.
+ * The state of a job that was released after a run without an outcome, which the job's next run continues from: paid calls and
+ * tokens, an answer to repair, tries and broken connections that count against the job, and how long it has waited.
  */
-import type { ReceiptFormat } from '../job/earlier-usage.ts'
+import type { EarlierUsage } from '../job/earlier-usage.ts'
 import { type RawText, rawTextJson } from '../job/job.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
-/** Limits the calls in the receipt of a job that waits for a long time. */
+/** The maximum number of call records in the receipt of a job that waits for a long time. */
 export const MAX_CALL_RECORDS = 50
 
-/** The approximate total of a run's pauses between calls, if it ends without an answer. */
+/** The approximate sum of the pauses between the calls of a run that ends without an answer. */
 const PAUSES_MS = 2_500
 
-export interface EarlierRuns {
-  /** The number of all calls. */
-  readonly calls: number
-  /** The latest calls. */
+export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]
-  readonly inputTokens: number
-  readonly outputTokens: number
-  /** Absent if none were cached. Versions up to 0.3 did not store it. */
-  readonly cachedTokens?: number
-  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
-  readonly cost?: number
   readonly tries: number
-  /** When the last run ended, Unix time in milliseconds, and how long the job had waited for model servers before that. */
+  /** `sinceMs`: when the last run ended (Unix time). `waitedMs`: how long the job had waited for model servers until then. */
   readonly sinceMs: number
   readonly waitedMs: number
-  /** Absent for text. Versions up to 0.4.0 did not store it. */
-  readonly format?: ReceiptFormat
   readonly repair?: Repair
   /** Calls whose connection broke; absent if none did. Versions up to 0.3 did not store it. */
   readonly breaks?: NonNullable<RequestWait['breaks']>
@@ -60,7 +49,7 @@ export function repairMember({ raw_text, errors }: Repair): string {
   return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
 }
 
-/** @param json written by `earlierRunsJson`, which alone writes this column */
+/** @param json written by `earlierRunsJson`; nothing else writes this column */
 export function readEarlierRuns(json: string | undefined): EarlierRuns {
   return json === undefined ? NO_RUNS : JSON.parse(json)
 }
@@ -72,16 +61,17 @@ export interface WaitTimes {
   readonly nowMs: number
   /** When the targets stopped responding; null if one of them can be called now. */
   readonly unavailableSinceMs: number | null
-  /** When a target of the route last became available; before the start of this node if unknown. */
+  /** When a target of the route last became available; before the start of this node if none did since then. */
   readonly availableSinceMs: number
   /** How long the run paused because the job's calls broke; absent if it did not. */
   readonly breakPausesMs?: number
 }
 
 /**
- * How long the job has waited for model servers in total. Time in the queue while one was available does not count; of several
- * outages without a run in between, only the last one counts. A run that failed at a target which can be called counts as its
- * pauses between calls, also those after broken ones, so that a job that always fails there ends, too.
+ * How long the job has waited for model servers in total. If the targets have been unavailable since before the run began, the
+ * wait lasts since then or since the previous run, whichever is later. Otherwise, time in the queue counts until a target last
+ * became available, and the run counts as its pauses between calls, including those after broken calls. So a job whose calls
+ * always fail at an available target ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, breakPausesMs = 0 } = times

@@ -1,6 +1,6 @@
 /**
- * Makes admitted jobs durable. A cached response completes its job at once. If the node has free slots, it executes the jobs
- * itself (the hand-off), without a claim or a second read. All others are queued.
+ * Makes admitted jobs durable. A job with a cached response is completed at once. If the node has free slots, it executes the
+ * jobs itself without claiming or reading them again (the hand-off). All others are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -18,7 +18,7 @@ export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
-  /** The account's cap in money, as in `Acceptance`; absent for no cap. */
+  /** The account's cost cap, as in `Acceptance`; absent for no cap. */
   readonly costCap?: number
   /** Whether jobs that have a price wait for the budget of their account. */
   readonly overBudget?: boolean

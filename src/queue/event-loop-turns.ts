@@ -1,8 +1,11 @@
-/** Spreads work over turns of the event loop: one turn for each concurrent caller, in order, with network events in between. */
+/**
+ * Spreads CPU-heavy work over turns of the event loop: each caller gets a turn of its own, in order. The event loop handles
+ * network events in between.
+ */
 export class Turns {
   #last: Promise<void> = Promise.resolve()
 
-  /** Resolves in a separate turn. */
+  /** Resolves in a turn of its own. */
   next(): Promise<void> {
     this.#last = this.#last.then(
       () =>

@@ -4,8 +4,9 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { newJob } from '../../test/store-contract/fixtures.ts'
 import type { Answer } from '../job/answer.ts'
 import { Stop } from '../job/stop.ts'
-import type { RoutedReply } from '../upstreams/model-server.ts'
-import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
+import type { Reply, RoutedReply } from '../upstreams/model-server.ts'
+import { upstreamError } from '../upstreams/read-completion.ts'
+import { earlierRunsJson, NO_RUNS, readEarlierRuns } from './earlier-runs.ts'
 import { createExecuteJob } from './execute.ts'
 
 const call = {
@@ -128,4 +129,34 @@ test('what calls used adds up: of a repair, of a run that had to wait, and of th
   }
   assert.deepEqual(await usageOf(right), { ...used, repaired: true })
   assert.deepEqual(await usageOf(wrong), { ...used, repaired: false })
+})
+
+test('a stopping node leaves to the next one what a job has paid for, and the answer to repair', async () => {
+  const wrong: Answer = { ok: false, kind: 'wrong', errors: ['no'], raw: '[]' }
+  const runsAfter = async (...replies: readonly Reply[]) => {
+    const stop = new Stop()
+    const left = [...replies]
+    const ask = async (): Promise<RoutedReply> => {
+      const reply = left.shift() ?? assert.fail('too many calls')
+      if (left.length === 0) stop.now('release')
+      return { reply, target: 'a/m', calls: [call], tokens: reply.tokens ?? { input: 0, output: 0 } }
+    }
+    const execute = createExecuteJob({
+      ...parts,
+      router: { ask, close: async () => {} },
+      answers: { ...parts.answers, read: () => wrong },
+    })
+    const responseFormatJson = '{"format":"json"}'
+    const job = { ...newJob(), responseFormatJson, attempt: 1, crashCount: 0, crashedAlone: false }
+    const result = await execute(job, stop)
+    if (result === null || result.outcome !== null) return result
+    const { inputTokens, outputTokens, repair } = readEarlierRuns(result.wait.earlierJson)
+    return [inputTokens, outputTokens, repair?.raw_text]
+  }
+  const aborted = upstreamError({ aborted: true, message: 'stopped' })
+  const free = { kind: 'answer', text: '[]', tokens: { input: 0, output: 0 } } as const
+  assert.equal(await runsAfter(aborted), null)
+  assert.deepEqual(await runsAfter({ ...aborted, tokens: { input: 3, output: 0 } }), [3, 0, undefined])
+  assert.deepEqual(await runsAfter({ ...aborted, tokens: { input: 0, output: 2 } }), [0, 2, undefined])
+  assert.deepEqual(await runsAfter(free, aborted), [0, 0, '[]'])
 })

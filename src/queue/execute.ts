@@ -1,6 +1,6 @@
 /**
- * Executes a job once, up to its outcome: asks a model, checks the answer, repairs it once. A queued job is first looked up in
- * the response cache. Nothing is written here; the worker settles the outcome.
+ * Executes a job until it has an outcome: calls a model, checks the answer, and asks for one repair if it is wrong. For a
+ * claimed job, it first looks for a cached response. Nothing is written here; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
@@ -55,17 +55,17 @@ export interface ExecuteOptions {
 
 /** Events of an execution that the scheduler needs to know. */
 export interface ExecutionEvents {
-  /** Called before the first call: from now on, the upstream counts the job. */
+  /** Called before the first call: the upstream counts the job from then on. */
   arrived(): void
   /** The job's priority while it waits for a slot of the upstream; absent for normal. */
   readonly priority?: Priority
-  /** Awaited before the first call is sent, when it has a slot of the upstream. */
+  /** Awaited when the first call has its slot of the upstream, before it is sent. */
   readonly beforeCall?: () => Promise<void>
 }
 
 /**
  * Resolves to null if the execution was stopped because the job is released, or because this node no longer holds it.
- * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look it up now
+ * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look for one now
  */
 export type ExecuteJob = (
   job: ClaimedJob,
@@ -114,34 +114,34 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
         ? await execution.repair(answer.raw, answer.errors)
         : execution.failUnchecked(answer.reason, answer.raw)
     } catch (error) {
-      // A thread may have died of an answer, which was paid for.
+      // For example, a thread may have crashed while it read the answer. The call must still count, because it was paid for.
       onError(`executing job ${job.id} failed`, error)
       return execution.failInternally()
     }
   }
 }
 
-/** A job whose model has a price has a cost, even without a call. */
+/** Adds a cost of 0 to a result without a call, because every job whose model has a price must have a cost. */
 function withCost(result: ExecutionResult, isPriced: boolean): ExecutionResult {
   return isPriced ? { ...result, usage: { ...result.usage, cost: result.usage.cost ?? 0 } } : result
 }
 
-/** The error of a job whose time is over; null if it was stopped for another reason. */
+/** The error of a job that exceeded its deadline or run timeout; null if it was stopped for another reason. */
 function errorOfStop({ reason }: StopSignal): JobError | null {
   if (reason === 'deadline') return DEADLINE_EXCEEDED
   if (reason !== 'timeout') return null
   return { code: 'timeout', message: 'The job did not finish within its run timeout.' }
 }
 
-/** One execution that calls models, and its usage so far. */
+/** One execution that calls models. It keeps the usage of the job so far. */
 class Execution {
   readonly #job: ClaimedJob
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  /** Null if the job has none. */
+  /** Null if the job has no options. */
   readonly #optionsJson: string | null
-  /** Null if the response cache is off. */
+  /** Null if the job does not use the response cache. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[]
@@ -155,12 +155,12 @@ class Execution {
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Undefined after the first call, because only the first call reports events. */
+  /** Undefined after the first call, because later calls report no events. */
   #events: ExecutionEvents | undefined
   /** How many calls of earlier runs `#calls` does not contain. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** Present if the last request must be repeated later. */
+  /** Present if the last request must be repeated later, because no target was available. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -191,12 +191,12 @@ class Execution {
     this.#signal = signal
   }
 
-  /** The outcome after a bug in Parley. */
+  /** The result of an execution that failed because of a bug in Parley. */
   failInternally(): ExecutionResult {
     return this.#fail(INTERNAL_FAILURE)
   }
 
-  /** Calls a model and adds to the usage. */
+  /** Calls a model and adds the usage of the call. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const optionsJson = this.#optionsJson
@@ -251,7 +251,7 @@ class Execution {
     })
   }
 
-  /** The outcome of a job whose answer could not be checked. Asking again would not help. */
+  /** The result of a job whose answer could not be checked. There is no repair, because the schema is the problem. */
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
@@ -268,8 +268,9 @@ class Execution {
   }
 
   /**
-   * The outcome of a job that the signal stopped before its answer was read. If the node stops, another one continues with what
-   * the job has paid for; null if it has paid for nothing.
+   * The result of a job that the signal stopped before its answer was read. If the node releases the job, the result keeps the
+   * usage that was paid for, so that another node continues from it; null if there is none, or if this node no longer holds the
+   * job.
    */
   stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
@@ -280,7 +281,7 @@ class Execution {
     return this.#continueLater({ ...this.#earlier, route: null }, waited)
   }
 
-  /** The outcome, or the wait, of a job without an answer. */
+  /** The result of a job whose call returned no answer. */
   failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
     if (this.#signal.reason !== null) return this.stopped()
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
@@ -307,7 +308,7 @@ class Execution {
     return option && `The model server rejected options.${option} of the job.`
   }
 
-  /** Fails a job that has waited too long. */
+  /** Releases the job to wait for a model server, or fails it if it has waited too long. */
   #waitOrFail(
     wait: RequestWait,
     reply: Exclude<Reply, { kind: 'answer' }>,
@@ -369,7 +370,7 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    // A cached answer would not show that it was truncated.
+    // Answers in the cache do not record that they were truncated, so a truncated answer must not be cached.
     const fingerprint = this.#isCut ? null : this.#fingerprint
     const cache = cacheEntry(outcome, fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
@@ -383,7 +384,10 @@ function receiptFormat(form: AnswerForm): ReceiptFormat {
   return { form: kind, strict, ...(ignored && { ignored }) }
 }
 
-/** Whether a truncated answer may be incomplete. A number could have more digits; a text could always continue. */
+/**
+ * Whether a truncated answer may be incomplete. A number could have more digits. A text could always continue, so it counts as
+ * complete.
+ */
 function isCutOff(answer: Answer): boolean {
   return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'
 }

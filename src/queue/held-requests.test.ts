@@ -8,7 +8,7 @@ const REJOIN_MS = 300_000
 const HASH = 'h'.repeat(22)
 const EQUAL = { account: 'acme', hash: HASH, isRetry: false }
 
-/** Nodes on one database. */
+/** Nodes that share one database. */
 function start() {
   const clock = new FakeClock()
   const live = new Set(['node-a', 'node-b'])
@@ -30,7 +30,7 @@ function start() {
     },
     liveNodes: async () => [...live],
   }
-  const nodeOf = (node: string) =>
+  const nodeOf = (node: string | null) =>
     new HeldRequests({
       store,
       node,
@@ -38,13 +38,13 @@ function start() {
       rejoinMs: REJOIN_MS,
       onError: (error) => assert.fail(String(error)),
     })
-  /** A caller at this node creates a job and waits for it. */
+  /** Stores the request of a caller that creates a job at this node and waits for it. */
   const create = (node: HeldRequests, jobId: string) => {
     const { key, fingerprint: state } = node.keyOf(HASH, jobId)
     rows.set(key, { account: 'acme', key, jobId, state })
     return { account: 'acme', key, jobId }
   }
-  return { clock, live, create, a: nodeOf('node-a'), b: nodeOf('node-b') }
+  return { clock, live, create, store, a: nodeOf('node-a'), b: nodeOf('node-b'), api: nodeOf(null) }
 }
 
 test('an equal request joins a job whose callers have left, at each node, for as long as the setting says', async () => {
@@ -69,6 +69,27 @@ test('callers on a dead node count as gone', async () => {
   live.delete('node-b')
   assert.equal((await a.join(EQUAL))?.jobId, 'job')
   assert.equal(await a.join(EQUAL), null, 'now a caller waits at this node')
+})
+
+test('a caller at a node without a lease waits, for every node', async () => {
+  const { create, a, api } = start()
+  const hold = create(api, 'job')
+  assert.deepEqual([await a.join(EQUAL), await api.join(EQUAL)], [null, null])
+  await api.left(hold)
+  assert.equal((await a.join(EQUAL))?.jobId, 'job')
+})
+
+test('an equal request waits until it is stored that a caller has left', async () => {
+  const { create, store, a } = start()
+  const hold = create(a, 'job')
+  const { changeHeldRequest: change } = store
+  const stored = Promise.withResolvers<void>()
+  store.changeHeldRequest = (...args) => stored.promise.then(() => change(...args))
+  void a.left(hold)
+  const joined = a.join(EQUAL)
+  for (let turns = 0; turns < 20; turns++) await null
+  stored.resolve()
+  assert.equal((await joined)?.jobId, 'job')
 })
 
 test('retries join different jobs, those without callers first', async () => {

@@ -1,25 +1,25 @@
 /**
- * Held requests, which wait until their job has finished, and repeated requests, which join the job of an equal one instead of
- * creating another, if nobody got its answer yet. A request joins if it declares itself a retry, or if the callers of that job
- * disconnected within the last minutes. Parallel equal requests whose callers wait never join, because they are intended.
+ * Held requests wait until their job has finished. If nobody has received the answer yet, an equal request joins the job
+ * instead of creating another one: if its caller declares it a retry, or if all callers of the job disconnected within the last
+ * minutes. Equal requests in parallel, whose callers all wait, do not join, because they are intended.
  *
  * A held request is stored in the same write as its job, under a unique key: a hash of the request and the job's ID. Its row
- * lists the nodes on which its callers wait. It changes only if a caller leaves or joins, and is deleted after the answer was
- * sent. Callers on a dead node count as gone. A node without a lease (`--role api`) has no name here; its callers count as
- * waiting, which matters only to requests that are not declared retries.
+ * lists the nodes on which its callers wait. The row changes only if a caller leaves or joins, and is deleted after the answer
+ * was sent. Callers on a dead node count as gone. A node without a lease (`--role api`) has no name here, so its callers always
+ * count as waiting; this matters only to requests that are not declared retries.
  */
 import type { Clock } from '../clock.ts'
 import { HASH_DIGITS } from '../job/fingerprint.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 
-/** The state in the row. It is replaced only if its JSON text is still what was read. */
+/** The state in the row. A write replaces it only if its JSON text is unchanged since it was read. */
 interface State {
-  /** For each waiting caller, its node. */
+  /** The node of each waiting caller. */
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
   readonly atMs: number
-  /** Different in each change, so that a repeated write recognizes its own. Absent at first. */
+  /** Unique to each change, so that a repeated write recognizes its own earlier one. Absent at first. */
   readonly change?: string
 }
 
@@ -46,12 +46,12 @@ export interface HeldRequestsOptions {
   /** Null if the node has no lease. */
   readonly node: string | null
   readonly clock: Pick<Clock, 'nowMs'>
-  /** For how long after the callers of a job have left other equal requests join it, if they are not declared retries. */
+  /** How long after the last caller of a job has left an equal request joins it without being declared a retry. */
   readonly rejoinMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** A request without answer is forgotten after this time. */
+/** The row of an unanswered request is kept for this time. */
 const REMEMBER_MS = 86_400_000
 
 interface Lookup {
@@ -64,18 +64,16 @@ const PREFIX_LENGTH = prefixOf('').length + HASH_DIGITS
 
 export class HeldRequests {
   readonly #options: HeldRequestsOptions
-  /** Writes in progress about callers that left. Later requests must see their effect. */
+  /** Writes in progress that record callers that left. Later requests must see their effect. */
   readonly #leaving = new Set<Promise<void>>()
   /** Answered requests whose rows are not deleted yet. */
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
-  /** When callers left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
+  /** When callers last left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
   #changes = 0
-  /**
-   * The next lookup. It collects requests until the previous lookup has ended, because on Postgres each lookup is a statement.
-   */
+  /** The next lookup. It collects requests until the previous lookup has ended, so that they share a statement on Postgres. */
   #gathering: Lookup | null = null
   #lastLookup: Promise<unknown> = Promise.resolve()
 
@@ -95,7 +93,10 @@ export class HeldRequests {
     }
   }
 
-  /** Joins the job of an equal request, if possible: one without callers first, then the one with the fewest, then the oldest. */
+  /**
+   * Joins the job of an equal request: the one with the fewest waiting callers, and the oldest of these. Null if there is none
+   * to join.
+   */
   async join(request: EqualRequest): Promise<Hold | null> {
     const { store, clock } = this.#options
     const { account, hash } = request
@@ -138,10 +139,10 @@ export class HeldRequests {
     return JSON.stringify(state)
   }
 
-  /** Avoids a query, because usually nobody has left. */
+  /** Returns false if there cannot be a job to join. Usually no caller has left, and this saves a query. */
   #mayJoin({ hash, isRetry }: EqualRequest): boolean {
     const { store, clock, rejoinMs } = this.#options
-    // The callers of the previous process left when it ended.
+    // Callers of the previous process left when it ended, which `#leftAtMs` does not know.
     if (isRetry || store.shared || clock.nowMs() < this.#startedMs + rejoinMs) return true
     return this.#leftAtMs.has(prefixOf(hash))
   }
@@ -211,7 +212,7 @@ export class HeldRequests {
     }
   }
 
-  /** Deletes rows of answered requests; those that are answered meanwhile go into the next statement. */
+  /** Deletes the rows of answered requests. Requests that are answered during a statement go into the next one. */
   async #forget(): Promise<void> {
     this.#isForgetting = true
     try {
@@ -224,7 +225,7 @@ export class HeldRequests {
         for (const { key } of holds) this.#answered.delete(key)
       }
     } catch (error) {
-      // The next call deletes them, or they expire.
+      // The next call deletes these rows, or they expire.
       this.#options.onError(error)
     } finally {
       this.#isForgetting = false

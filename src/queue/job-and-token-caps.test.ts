@@ -1,4 +1,4 @@
-/** Caps: whose applies, and how jobs count that the database cannot know of yet. */
+/** Caps: which cap applies, and how jobs count that the usage in the database does not include yet. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -53,7 +53,7 @@ test("an account's own cap goes before its tier's, and either may be none", () =
   assert.equal(capsOf('acme', tier(5, 7), own('none', 'none')), null)
 })
 
-/** A store that says what it is told to, and a watch on it. */
+/** A store that returns the usage in `said`, and the caps that read it. */
 function watched(caps: { jobs?: number; tokens?: number }) {
   const clock = new FakeClock()
   const said = { used: { jobs: 0, openJobs: 0, tokens: 0 } as Used, asked: [] as string[] }

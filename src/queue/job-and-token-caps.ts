@@ -1,9 +1,9 @@
 /**
  * Monthly caps on jobs and tokens: what an account may use until the end of the month, in UTC. A node reads the usage and the
  * open jobs from the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never
- * exceeds a cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens are known only
- * when a job finishes, so jobs accepted by then still run. The store enforces the caps on cost (`cost-cap-store.ts`), because it
- * knows what the open jobs of all nodes may cost.
+ * exceeds a cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. The tokens of a job
+ * count only when it finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps
+ * (`cost-cap-store.ts`), because only it knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -52,9 +52,9 @@ export interface CapReached {
   readonly kind: 'monthly cap'
   readonly unit: 'jobs' | 'tokens' | 'cost'
   readonly cap: Cap
-  /** Jobs finished or open, tokens, or the cost of finished jobs plus what open ones may cost. */
+  /** Jobs: finished and open ones. Tokens: those used. Cost: that of finished jobs plus the maximum of open ones. */
   readonly used: number
-  /** The maximum cost of the request. */
+  /** The maximum cost of the request; only for a cost cap. */
   readonly added?: number
   readonly resetsAtMs: number
 }
@@ -65,7 +65,7 @@ interface AccountUse {
   acceptedSince: number
 }
 
-/** Jobs about to be accepted. */
+/** Counts jobs that are about to be accepted. */
 export interface Reserved {
   readonly kind: 'reserved'
   /** Call this once, whether or not the jobs were accepted. */
@@ -74,9 +74,9 @@ export interface Reserved {
 
 export class JobAndTokenCaps {
   readonly #clock: Clock
-  /** The key contains the account and the month, so that usage starts at 0 in each month. */
+  /** The key contains the account and the month, so that usage starts at 0 each month. */
   readonly #uses: LookupCache<AccountUse>
-  /** Jobs that are being accepted here, by account, and the end of the last of them. */
+  /** By account: how many jobs are being accepted here, and a promise that resolves when none are. */
   readonly #reserved = new Map<string, PromiseWithResolvers<void> & { jobs: number }>()
 
   constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {
@@ -124,11 +124,14 @@ export class JobAndTokenCaps {
     reserved.resolve()
   }
 
-  /** Waits for acceptances in progress, which the result may or may not include: counting a job twice could cause a rejection. */
+  /**
+   * Reads the account's use once none of its acceptances is in progress. Otherwise the result might include their jobs, which
+   * would then be counted twice and could cause a rejection.
+   */
   async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
     const [account = '', month = ''] = key.split(' ')
     await this.#reserved.get(account)?.promise
-    // Jobs accepted from now on may be missing from the result, so they also count here until the next lookup.
+    // The result may miss jobs that are accepted from now on, so they also count here until the next lookup.
     const before = this.#uses.peek(key)
     if (before) before.acceptedSince = 0
     const used = await store.used(account, month)

@@ -64,8 +64,8 @@ export type Admission =
 
 export interface AdmissionRules {
   /**
-   * The public model names, each with the number of input tokens above which the exact count decides which model is used
-   * (`gpt-auto`); infinite for other models.
+   * By public model name: the number of input tokens above which the tokens must be counted exactly, because the count decides
+   * which model `gpt-auto` calls. Infinite for other models.
    */
   readonly models: ReadonlyMap<string, number>
   /** Null if no model has a price. */
@@ -79,7 +79,7 @@ export interface AdmissionRules {
 export interface JobOwner {
   readonly account: string
   readonly tier: Tier
-  /** A suspended account cannot create jobs. It can still read them. */
+  /** A suspended account cannot create jobs, but can read its jobs. */
   readonly suspended: boolean
   /** Null without caps. */
   readonly caps: Caps | null
@@ -87,16 +87,16 @@ export interface JobOwner {
   readonly quotas: QuotaLimits | null
 }
 
-/** Jobs that may be accepted. */
+/** Jobs that passed admission, for `accept`. */
 export interface AdmittedJobs {
   readonly jobs: readonly Job[]
   readonly owner: JobOwner
   readonly idempotency: Idempotency | null
 }
 
-/** The result of accepting jobs: accepted, the jobs of an earlier request with the same key, or a limit that was reached. */
+/** The result of `accept`: the jobs were accepted, an earlier request had the same key, or a limit was reached. */
 export type Acceptance =
-  /** `pending` is null if nobody waits, or if no slot for a waiting request is free. */
+  /** `pending` is null if the caller does not wait, or if no slot for a pending response is free. */
   | { readonly kind: 'accepted'; readonly pending: PendingResponse | null }
   | Earlier
   | CapReached
@@ -140,8 +140,8 @@ export class JobCreator {
   }
 
   /**
-   * Returns a promise only if it must count tokens. Stores nothing.
-   * @param single whether the one element is not in a batch, so that its fields are named without an index
+   * Turns elements into jobs and stores nothing. Returns a promise only if it must count tokens.
+   * @param single whether the request creates one job outside of a batch, whose errors name fields without an index
    */
   admit(
     elements: readonly CreateElement[],
@@ -152,7 +152,7 @@ export class JobCreator {
     if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
     const rules = this.#options
     const callbacks: (string | null)[] = []
-    // Null while a live node could not read it. Jobs matter more than traces.
+    // No trace is stored while a live node could not read it: jobs matter more than traces.
     const { traceparent: traceNow, store } = rules
     const traceparent = traceNow !== undefined && store.isKnownToAll('traceparent') ? traceNow() : null
     let mustCount = false
@@ -172,7 +172,7 @@ export class JobCreator {
   }
 
   /**
-   * Resolves when the jobs are durable. If they repeat an earlier request with the same Idempotency-Key, nothing is stored.
+   * Resolves when the jobs are durable. Stores nothing if an earlier request had the same Idempotency-Key.
    * @param waitMs how long the caller of the single job waits for its result from now on; null if it does not wait
    */
   async accept({ jobs, owner, idempotency }: AdmittedJobs, waitMs: number | null): Promise<Acceptance> {
@@ -204,8 +204,8 @@ export class JobCreator {
   }
 
   /**
-   * Lets a repeated request wait for the earlier job like for a new one; it gets the result at once if the job has finished.
-   * @param read reads the job
+   * Waits for the job of an earlier request, for a request that repeats it. If the job has finished, the result comes at once.
+   * @param read reads the job; null if it no longer exists
    */
   async awaitEarlier(
     jobId: string,
@@ -275,8 +275,8 @@ export class JobCreator {
   }
 
   /**
-   * If the tier allows it, jobs that do not fit under the cost cap wait, and so do those behind them. A job that exceeds the
-   * whole cap would wait forever, so it is rejected.
+   * If the tier allows it, jobs that do not fit under the cost cap wait for the budget, and so do later jobs of the account. A
+   * job that exceeds the whole cap is rejected, because it would wait forever.
    */
   async #enqueueOrWait(
     { account, tier }: JobOwner,
@@ -304,7 +304,7 @@ export class JobCreator {
     return { kind: 'monthly cap', unit: 'cost', cap, used, added, resetsAtMs }
   }
 
-  /** A batch with more jobs than the limit per minute may be created once a minute. */
+  /** A batch with more jobs than the limit counts as exactly the limit, so one such batch is allowed each minute. */
   async #createRateReached(
     account: string,
     limit: number,
@@ -317,7 +317,7 @@ export class JobCreator {
     return earlier ?? { kind: 'create rate', limit, leftMs }
   }
 
-  /** A request that repeats an earlier one creates nothing, so no limit rejects it. */
+  /** Called when a limit is reached: a request that repeats an earlier one creates nothing, so no limit rejects it. */
   async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
     const { store, clock } = this.#options
     return idempotency && store.findEarlier(account, idempotency, clock.nowMs())
@@ -404,18 +404,18 @@ export class JobCreator {
   }
 }
 
-/** The options, with the tier's limit on tokens of an answer applied. */
+/** Applies the tier's limit on output tokens to the options. */
 function optionsWithin(limit: number, options: JobOptions | null): JobOptions | 'too many tokens' {
   const { max_tokens = limit } = options ?? {}
   return max_tokens > limit ? 'too many tokens' : { ...options, max_tokens }
 }
 
-/** If the upper bound of an input exceeds this, its tokens must be counted exactly. */
+/** If the upper bound of an element's input tokens exceeds this, they must be counted exactly. */
 function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
   return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
 }
 
-/** Counts in order, and stops at the first element that the tier does not allow. */
+/** Counts elements in order, and stops at the first one that the tier does not allow. */
 async function countAll(
   elements: readonly CreateElement[],
   tier: Tier,
@@ -433,7 +433,7 @@ async function countAll(
   return counts
 }
 
-/** Returns the normalized callback, if any, or the first rule that a field violates. */
+/** Returns the normalized callback (null if there is none), or the first rule that a field violates. */
 function checkFields(
   { model, problem, callback }: CreateElement,
   rules: AdmissionRules,
@@ -442,7 +442,7 @@ function checkFields(
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   if (problem) return problem
-  // The operator set the address of an event, so a caller could not correct it. It is checked when the event is sent.
+  // The operator set the URL of an event, so a caller could not correct it. It is checked when the event is sent.
   if (!callback || callback.event) return callback
   const { headers } = callback
   const address = checkCallbackUrl(callback.url, rules.addresses)

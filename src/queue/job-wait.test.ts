@@ -7,7 +7,7 @@ import { PendingResponses } from './pending-responses.ts'
 const VANISHED = { kind: 'vanished' } as const
 const THREE = { account: 'acme', jobIds: ['a', 'b', 'c'], ms: 30_000 } as const
 
-/** Microtasks that are due have run. */
+/** Resolves when all due microtasks have run. */
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
 test('a wait for any ends with the first job, one for all with the last, and neither keeps a slot', async () => {

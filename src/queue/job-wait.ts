@@ -1,31 +1,31 @@
 /**
- * A request that waits until any or all of several existing jobs have finished. It takes a pending response for each job, so it
- * shares the slots of requests that create jobs.
+ * A request that waits until any or all of several existing jobs have finished. It takes one pending response for each job, so
+ * it uses the same slots as requests that create a job and wait for it.
  */
 import type { PendingResponse, PendingResponses } from './pending-responses.ts'
 
 export interface JobsToAwait {
   readonly account: string
-  /** At least one job, without duplicates. All of them existed when they were read before the wait. */
+  /** At least one job, without duplicates. The caller has read these jobs before, so they existed. */
   readonly jobIds: readonly string[]
   readonly ms: number
-  /** Which of them must have finished. A job that no longer exists counts as finished. */
+  /** Which of the jobs must have finished. A job that no longer exists counts as finished. */
   readonly until: 'any' | 'all'
 }
 
-/** How a wait ended: the jobs have finished; it timed out or was left; or the server is stopping. */
+/** How the wait ended: the jobs have finished; it timed out or the caller left; or the server is stopping. */
 export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 
 export interface JobWait {
-  /** Resolves without results, which are large together and are read when they are sent. */
+  /** Resolves without the results: together they may be large, so they are read only when they are sent. */
   readonly ended: Promise<JobWaitEnd>
   /** Ends the wait as if it timed out. Does nothing if it has ended. */
   readonly leave: () => void
 }
 
 /**
- * Waits from now on. It misses jobs that finished before the call, so read the jobs again after it. Returns null if it cannot
- * wait for all of them (`PendingResponses.add`).
+ * Starts to wait now. It does not notice jobs that finished before the call, so read the jobs again after it. Returns null if
+ * not every job can have a slot (`PendingResponses.add`).
  */
 export function waitForJobs(
   pendingResponses: Pick<PendingResponses, 'add'>,

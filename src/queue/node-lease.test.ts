@@ -1,4 +1,7 @@
-/** The lease on a real Postgres, its time moved by hand. Leases end by the database's clock, so dead ones are made so. */
+/**
+ * The lease on a real Postgres, with a fake clock for the node. Leases expire by the database's clock, so the tests expire
+ * other nodes' leases by renewing them to a time in the past.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -21,7 +24,7 @@ const LEASE_MS = 30_000
 const HOUR_MS = 3_600_000
 const ENDED_MS = -1
 
-/** Holds what the test sets. */
+/** Holds the claims in `held`, and records what the lease does with them. */
 class FakeWorker {
   held: Claim[] = []
   readonly lost: Claim[] = []
@@ -36,14 +39,14 @@ class FakeWorker {
   }
 }
 
-/** @param isDown whether writes do not reach the database, or what they wait for */
+/** @param isDown whether writes fail to reach the database; a promise delays each write until it resolves */
 async function start(t: TestContext, isDown: () => boolean | Promise<void> = () => false) {
   const node = await make(t, isDown)
   await node.lease.start()
   return node
 }
 
-/** A node that has not been started. */
+/** Creates a node without starting it. */
 async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
   const { store } = await openNode(await freshDatabase(t))
   await addAccounts(store, 'acme')
@@ -94,7 +97,7 @@ async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
     await lease.stop()
     await store.close()
   })
-  /** Moves time on heartbeat by heartbeat, each of which ends before the next. */
+  /** Advances the clock from timer to timer, and waits for the task of each one to end. */
   const pass = async (ms: number) => {
     const end = clock.steadyMs() + ms
     while (clock.steadyMs() < end) {
@@ -117,7 +120,7 @@ async function deadJob(store: Awaited<ReturnType<typeof start>>['store'], node =
 test('rescues the jobs of a dead node, once this node has been in touch for as long as a lease', async (t) => {
   const { store, worker, events, pass } = await start(t)
   const job = await deadJob(store)
-  // Whoever lives has not had the time to renew: all may have been without the database.
+  // No node has had time to renew yet: all of them may have been without the database.
   await pass(LEASE_MS * 0.9)
   assert.deepEqual(events, [])
   await pass(LEASE_MS * 0.3)
@@ -148,7 +151,7 @@ test('an outage that is shorter than a lease, but longer than what a lease may h
   isDown = true
   await pass(LEASE_MS * 0.6)
   events.length = 0
-  // Its node renewed its lease 4/9 of it before the outage, and could not since.
+  // The job's node renewed its lease 4/9 of a lease before the outage, and has not been able to since.
   await deadJob(store)
   isDown = false
   await pass(LEASE_MS * 0.8)
@@ -163,7 +166,7 @@ test('a write that is answered after half a lease counts as an outage', async (t
   await pass(LEASE_MS * 1.2)
   const { promise, resolve } = Promise.withResolvers<void>()
   answer = promise
-  // The next look begins its write, which waits.
+  // The next look begins a write, which waits.
   clock.advance(await clock.timerSet())
   clock.advance(LEASE_MS * 0.6)
   await deadJob(store)
@@ -195,7 +198,7 @@ test('a job that the database no longer gives to this node is ended, and the lea
   const claim = { jobId: job.id, attempt: 1 }
   await store.accept(acceptance([job], { handedOff: true }))
   await store.release('node-a', [claim])
-  // As between the end of a job and this node's hearing that it is stored.
+  // The database has released the job, but the worker still holds it, as in the moment after a settlement.
   worker.held = [claim]
   await pass(LEASE_MS / 2)
   assert.deepEqual([worker.lost, events], [[claim], ['gone 1']])
@@ -216,7 +219,7 @@ test('a job that another node rescued is ended here', async (t) => {
   await pass(LEASE_MS / 9)
   assert.deepEqual([worker.lost, events], [[claim], ['lost 1', 'reverted 1']])
 
-  // Reported even if its run has ended by then, because the expired lease is worth knowing about.
+  // The expired lease is reported even if the worker holds no job by then, because operators need to know about it.
   worker.held = []
   heartbeat.expire()
   await pass(LEASE_MS / 9)
@@ -240,7 +243,7 @@ const claimSuspects = async (store: Claims, node: string, maxCrashCount = 3) =>
   (await store.claim(node, 5, now.ms, { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] }))
     .jobs
 
-/** As a worker claims them if jobs fail after one crash. */
+/** Claims suspects like a worker whose jobs fail after one crash. */
 const claimFinal = (store: Claims, node: string) => claimSuspects(store, node, 1)
 
 test('crashes of nodes that came back are reverted, and others are confirmed after ten leases', async (t) => {
@@ -254,7 +257,7 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   const claimed = await claimQueued(store, 'node-a')
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
-  // The database's clock has not advanced meanwhile: this node's clock alone confirms nothing.
+  // The database's clock has not advanced: this node's clock alone confirms no crash.
   await pass(LEASE_MS * 11)
   assert.deepEqual(await claimFinal(store, 'node-a'), [])
   databaseClock.hasJumped = true
@@ -287,6 +290,22 @@ test('a node that came back in between must be absent for ten leases again', asy
   assert.deepEqual(events, ['rescued 1', 'reverted 1', 'rescued 1'])
   assert.deepEqual(await claimFinal(store, 'node-a'), [])
   await pass(LEASE_MS)
+  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
+})
+
+test('after an outage, in which it may have come back, a node must be absent for ten leases again', async (t) => {
+  let isDown = false
+  const { store, databaseClock, events, pass } = await start(t, () => isDown)
+  const job = await deadJob(store)
+  databaseClock.hasJumped = true
+  await pass(LEASE_MS * 6)
+  isDown = true
+  await pass(LEASE_MS)
+  isDown = false
+  await pass(LEASE_MS * 9.5)
+  assert.equal(events[0], 'rescued 1')
+  assert.deepEqual(await claimFinal(store, 'node-a'), [])
+  await pass(LEASE_MS * 2)
   assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 

@@ -1,7 +1,7 @@
 /**
- * Holds this node's lease, rescues the jobs of nodes whose lease has expired, and resolves disagreements between node and
- * database: after a pause, a broken connection or a claim whose response was lost, each may believe that the other holds a job. A
- * separate thread renews the lease (`app/heartbeat.ts`), because the event loop may be busy for longer than a lease.
+ * Holds this node's lease, rescues the jobs of nodes whose lease has expired, and compares the jobs that this node holds with
+ * the database. After a pause, a broken connection or a claim whose response was lost, the two may disagree about who holds a
+ * job. A separate thread renews the lease (`app/heartbeat.ts`), because the event loop may be busy for longer than a lease.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -13,17 +13,17 @@ const COMPARISONS = 3
 /** How often per lease duration this node looks for dead nodes. */
 const LOOKS = 9
 /**
- * After this fraction of a lease without a write, the database counts as having been unreachable, so leases may have expired:
- * when an outage starts, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
+ * After this fraction of a lease without a write, the database counts as having been unreachable, so leases of live nodes may
+ * have expired: when an outage begins, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
  */
 const OUTAGE = 1 / 2
 /**
- * After this many leases, an absent node counts as permanently dead, and jobs may fail because of its crash. Both the database's
- * clock and that of the node that confirms this must agree, because either may jump.
+ * After this many leases, an absent node counts as permanently dead, and jobs may fail because of its crash. The database's
+ * clock and this node's clock must both have reached that time, because either clock may jump.
  */
 const ABSENT_LEASES = 10
 
-/** The part of the worker that holds jobs. */
+/** What the lease needs of the worker. */
 export interface JobHolder {
   /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
@@ -51,7 +51,10 @@ export interface NodeLeaseOptions {
   readonly node: string
   readonly clock: Clock
   readonly leaseMs: number
-  /** Takes the lease and keeps renewing it. Rejects if it cannot take it. Not called if no other node shares the database. */
+  /**
+   * Takes the lease and keeps renewing it. Rejects if the lease cannot be taken. Not called if no other node shares the
+   * database.
+   */
   readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
 }
@@ -61,7 +64,7 @@ export interface NodeLeaseEvents {
   rescued(jobs: number): void
   /** This many crashes were reverted, because their nodes were only paused. */
   reverted(crashes: number): void
-  /** The lease had expired, so other nodes may have rescued its jobs; this many executions were stopped here. */
+  /** This node's lease had expired, so other nodes may have rescued its jobs. This many executions were stopped here. */
   lost(jobs: number): void
   /** The worker held this many jobs that the database did not assign to this node; most have just been settled. */
   gone(jobs: number): void
@@ -72,18 +75,18 @@ export class NodeLease {
   readonly #options: NodeLeaseOptions
   readonly #loop: PollingLoop
   #heartbeat: Heartbeat | null = null
-  /** Whether a renewal since the last comparison found that the lease had expired. */
+  /** Whether the lease was found expired at a renewal since the last comparison. */
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
   /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
-  /** Since when writes have reached the database without a gap, so that every live node could renew its lease. */
+  /** Since when writes have reached the database without a long gap, so that every live node could renew its lease. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** When this node first saw each absent node absent; the node was absent at every look since then. */
+  /** By node: since when each look of this node has found it absent. */
   #absentSinceMs: ReadonlyMap<string, number> = new Map()
-  /** Jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
+  /** Strays: jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
   #strays: readonly Claim[] = []
-  /** The latest call at that time that may have assigned them. */
+  /** The latest assigning call (`AssigningCalls`) at that comparison. */
   #strayCall = 0
 
   constructor(options: NodeLeaseOptions) {
@@ -97,7 +100,7 @@ export class NodeLease {
     })
   }
 
-  /** Takes the lease. On a database that no other node shares, also rescues all jobs. Rejects if it cannot take the lease. */
+  /** Takes the lease; rejects if it cannot. If no other node shares the database, rescues all jobs instead. */
   async start(): Promise<void> {
     const { store, startHeartbeat } = this.#options
     if (store.shared) {
@@ -110,23 +113,26 @@ export class NodeLease {
       if (store.shared) await this.#revertCrashes()
       else await this.#rescue()
     } catch (error) {
-      // The start has failed; otherwise the thread would keep the process and the lease alive.
+      // If the thread continued after the failed start, it would keep the process and the lease alive.
       await this.#heartbeat?.stop()
       throw error
     }
     this.#loop.start()
   }
 
-  /** Deletes the lease, unless the worker still holds jobs, which would run twice. Drain the worker first. */
+  /**
+   * Deletes the lease, unless the worker still holds jobs, because other nodes would run them again. Drain the worker first.
+   */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#heartbeat?.stop()
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
     try {
-      // If the node was paused, it has lost its lease, so it reverts its crashes itself.
+      // If this node was paused, its lease has expired and crashes were counted, which no later look can revert.
       await this.#revertCrashes()
-      // The response to their claim was lost, or their release failed. Others would take the end of the lease for a crash.
+      // Releases jobs whose claim had no response or whose release failed. Otherwise the missing lease would look like a crash
+      // to other nodes.
       const strays = await store.claimsOf(node)
       if (strays.length > 0) await store.release(node, strays)
       await store.leave(node)
@@ -141,7 +147,7 @@ export class NodeLease {
     if (isDue || this.#expired) await this.#compare()
     if (!store.shared) return
     await this.#revertCrashes()
-    // After an outage every lease has expired, so no node counts as dead before it has had time to renew.
+    // In an outage every lease expires, so afterwards no node counts as dead before it has had time to renew.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
     await this.#confirmCrashes()
@@ -155,7 +161,8 @@ export class NodeLease {
     const held = await store.claimsOf(node)
     const lost = this.#endLost(claims, held)
     if (expired) {
-      // Does not look for stray jobs, because the previous comparison may have been only a moment ago.
+      // Does not release strays, because a job counts as a stray only in two comparisons a while apart, and the previous one
+      // may be recent.
       this.#expired = false
       events.lost(lost)
       return
@@ -165,7 +172,7 @@ export class NodeLease {
     await this.#releaseStrays(held)
   }
 
-  /** Stops jobs that the worker already held before the query but that the database does not assign to this node. */
+  /** Stops the jobs that the worker held before and after the query but that the database does not assign to this node. */
   #endLost(claims: readonly Claim[], held: readonly Claim[]): number {
     const { worker } = this.#options
     const ours = new Set(held.map(keyOf))
@@ -175,9 +182,8 @@ export class NodeLease {
   }
 
   /**
-   * Releases jobs that the database assigns to this node but that the worker did not hold in two comparisons: the response to
-   * their claim or release was lost. After only one comparison, such a job may still be on its way here. It also may be as long
-   * as a call that may have assigned it has no response.
+   * Releases strays of two comparisons in a row: the response to their claim or release was lost. In the first comparison, the
+   * response may still be on its way. It may also still arrive while any call that may have assigned the job has no response.
    */
   async #releaseStrays(held: readonly Claim[]): Promise<void> {
     const { store, worker, node } = this.#options
@@ -195,11 +201,11 @@ export class NodeLease {
     const { store, clock, leaseMs, events } = this.#options
     const askedMs = clock.steadyMs()
     const reverted = await store.revertCrashes()
-    // The write may have reached the database at any moment until now.
+    // The write may have reached the database at any moment before its response.
     const answeredMs = clock.steadyMs()
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
       this.#inTouchSinceMs = answeredMs
-      // Absent nodes may have returned meanwhile.
+      // Nodes that were absent before the outage may have returned during it.
       this.#absentSinceMs = new Map()
     }
     this.#wroteMs = askedMs
@@ -231,15 +237,14 @@ function keyOf({ jobId, attempt }: Claim): string {
 }
 
 /**
- * Calls to the store that may assign jobs to this node: claims, and requests that have reserved slots. The store may assign a job
- * long before its response arrives here; until then, the node does not know of the job.
+ * Calls to the store that may assign jobs to this node: claims, and acceptances with reserved slots. The store may assign a job
+ * long before its response arrives here, and until then the node does not know about the job.
  */
 export class AssigningCalls {
   /** The numbers of the calls in progress, the oldest first. */
   readonly #open = new Set<number>()
   #latest = 0
 
-  /** The number of the latest call. */
   get latest(): number {
     return this.#latest
   }

@@ -1,4 +1,4 @@
-/** Results of executions that are replaced. */
+/** Results that replace the result of an execution. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newJob } from '../../test/store-contract/fixtures.ts'

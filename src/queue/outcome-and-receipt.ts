@@ -1,4 +1,4 @@
-/** The results of executions, for the worker to settle: the outcome with its usage, and the receipt. */
+/** What an execution returns, for the worker to settle: the outcome, the usage and the receipt. */
 import { type ReceiptFormat, receiptOfEarlier, TEXT_FORMAT, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
 import type { Claim } from '../store/node-store.ts'
@@ -33,11 +33,11 @@ export function receiptJson({ repair, ...receipt }: Receipt): string {
   return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** An execution without an outcome: the job waits for a model server, or the node stops. */
+/** The end of an execution without an outcome: the job must wait for a model server, or the node releases it. */
 export interface WaitingExecution {
   readonly outcome: null
   readonly wait: Omit<WaitingRelease, keyof Claim | 'route'> & {
-    /** Null if the job waits for no model server. */
+    /** The targets for which the job waits (`upstreams/routes.ts`); null if it waits for none. */
     readonly route: string | null
   }
 }
@@ -48,14 +48,14 @@ export const INTERNAL_FAILURE: JobError = {
   message: 'Parley could not run this job because of an internal error. See the server log for details.',
 }
 
-/** The result of an execution that failed because of a bug in Parley before it began. */
+/** The result of a job that failed because of a bug in Parley before it called a model. */
 export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
   return withoutCall({ status: 'failed', error: INTERNAL_FAILURE }, readEarlierRuns(earlierJson))
 }
 
 /**
- * Replaces a result that the database permanently rejects. It contains nothing from outside but counts, so it can always be
- * stored, and the usage still counts.
+ * Replaces a result that the database permanently rejects. Everything from outside except counts and the records of calls is
+ * left out, so it can be stored, and the usage still counts.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
@@ -83,7 +83,7 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
   }
 }
 
-/** Limits a count to what every column can store. */
+/** Limits a count to numbers that its column can store. */
 function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
@@ -122,7 +122,7 @@ export const DEADLINE_EXCEEDED: JobError = {
 
 const NO_CALLS: Receipt = { ...TEXT_FORMAT, calls: [] }
 
-/** The result of a run without a call: its usage is that of earlier runs. */
+/** The result of a run without a call: it has the usage of earlier runs. */
 export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionResult {
   const receipt = earlier.calls === 0 ? NO_CALLS : receiptOfEarlier(earlier)
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }

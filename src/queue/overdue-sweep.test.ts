@@ -8,7 +8,7 @@ import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 
 const LIMIT: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 5, trouble: null }
 
-/** @param overdue how many jobs are overdue in each search of the store */
+/** @param overdue how many jobs are overdue in each queue that the sweep searches */
 function start(overdue: number) {
   const searches: Overdue[] = []
   const left = new Map<string, number>()

@@ -1,6 +1,6 @@
 /**
- * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. The store settles them without
- * running anything; a running job is failed by its own execution.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. The store settles them in the
+ * queue; running jobs are failed by their execution.
  */
 import type { Clock } from '../clock.ts'
 import type { Overdue, Store } from '../store/store.ts'
@@ -10,7 +10,7 @@ import { DEADLINE_EXCEEDED, outOfPatience } from './outcome-and-receipt.ts'
 
 /** Maximum jobs of one statement, so that its transaction stays short. */
 const MAX_FAILED = 256
-/** The store has written the receipt of the earlier runs; what follows a settlement needs none. */
+/** Stands for the receipt, which the store writes from the earlier runs. `afterSettlement` does not need it here. */
 const NO_RECEIPT = { form: 'text', calls: [] } as const
 
 export interface SweepOptions {

@@ -1,6 +1,6 @@
 /**
- * The HTTP requests on this node that wait for their job. There may be tens of thousands, so each is one small object with one
- * function. An account may use all slots for them except a reserve for accounts that have few, so that one account's requests
+ * The open requests on this node that wait for a job. Tens of thousands may wait, so each is one small object. The slots for
+ * them are shared: an account may use all of them except a reserve for accounts that use few, so that one account's requests
  * cannot keep those of others from waiting.
  */
 import type { Clock } from '../clock.ts'
@@ -9,10 +9,13 @@ import { Counts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, mayAcquire, reserveOf } from '../sharing/fair-slots.ts'
 import { TransientMap } from '../transient-map.ts'
 
-/** The fraction of the reserve that one account may use, at least one slot. */
+/** An account may use the reserve while it uses fewer slots than this fraction of the reserve (at least 1). */
 const RESERVE_PART = 1 / 16
 
-/** How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping; `no slot`: it did not begin. */
+/**
+ * How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping; `no slot`: no slot was free, so
+ * the request did not wait.
+ */
 export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
   | { readonly kind: 'timeout' | 'stopping' | 'vanished' | 'no slot' }
@@ -22,24 +25,23 @@ export interface PendingResponse {
   readonly account: string
   readonly ended: Promise<WaitEnd>
   readonly end: (end: WaitEnd) => void
-  /** Ends the wait as if it timed out. Does nothing if it has ended. */
+  /** Ends the wait like a timeout. Does nothing if the wait has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** Another pending response for the same job, from a repeated request. */
+  /** An earlier pending response for the same job, because several requests may wait for one job. */
   next: PendingResponse | undefined
-  /** Whether the job existed when the wait began; otherwise it may not have been stored yet. */
+  /** Whether the job existed when the wait began. If not, the wait began before the job was stored. */
   readonly existed: boolean
   hasEnded: boolean
 }
 
 export class PendingResponses {
-  /** The latest pending response for each job; earlier ones are linked to it. */
+  /** The latest pending response for each job. Earlier ones are linked to it by `next`. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #slots: FairSlotsOptions
-  /** How many slots an account may use without the reserve. */
+  /** An account may use slots freely while fewer than this many are in use. */
   readonly #shared: number
-  /** Pending responses by account. */
   readonly #held = new Counts<string>()
   #stopping = false
 
@@ -56,14 +58,15 @@ export class PendingResponses {
 
   /**
    * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: no slot is free,
-   * only the reserve is left and the account has used its part of it, or the server is stopping.
-   * @param existed whether the job exists; if so, the wait also ends when it no longer does (`vanished`)
+   * or only the reserve is left and the account uses too many slots, or the server is stopping.
+   * @param ms the timeout of the wait in milliseconds
+   * @param existed whether the job exists; if so, the wait also ends when the job is deleted (`vanished`)
    */
   add(jobId: string, account: string, ms: number, existed = false): PendingResponse | null {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
-    // Usually called when the connection closes, long after the response was sent.
+    // Called for every request, usually when the connection closes long after the response was sent.
     const leave = () => {
       if (!pending.hasEnded) this.#leave(pending)
     }
@@ -85,12 +88,11 @@ export class PendingResponses {
     return pending
   }
 
-  /** Whether a request waits for the job. */
   has(jobId: string): boolean {
     return this.#latest.get(jobId) !== undefined
   }
 
-  /** The jobs that requests wait for. */
+  /** The IDs of the jobs that requests wait for. */
   jobIds(): string[] {
     return this.#latest.keys()
   }
@@ -107,14 +109,17 @@ export class PendingResponses {
     }
   }
 
-  /** Whether a request waits for the job that existed when its wait began. */
+  /** Whether a request waits for the job whose wait began when the job existed. */
   awaitsExisting(jobId: string): boolean {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next)
       if (pending.existed) return true
     return false
   }
 
-  /** Ends the waits that began when the job existed, because it no longer does. For other waits, the job may be stored later. */
+  /**
+   * Ends the waits that began when the job existed, because it no longer exists. The others continue: their job may not be
+   * stored yet.
+   */
   vanished(jobId: string): void {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next) {
       if (!pending.existed) continue
@@ -125,7 +130,7 @@ export class PendingResponses {
     }
   }
 
-  /** Ends every wait; afterwards no request can wait. */
+  /** Ends every wait. Afterwards, no request can wait. */
   stop(): void {
     this.#stopping = true
     for (const jobId of this.#latest.keys()) this.end(jobId, { kind: 'stopping' })

@@ -1,4 +1,4 @@
-/** Quotas: whose apply, when a node looks the sums up, and what it counts in between. */
+/** Quotas: which quota applies, when a node reads the sums, and what it counts in between. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -14,7 +14,7 @@ const limits = (openJobs: number | null, storedBytes: number | null = null): Quo
   storedBytes: storedBytes === null ? null : { limit: storedBytes, of },
 })
 
-/** Quotas over a store that returns `use`, and counts how often it was asked. */
+/** Quotas on a store that returns the use in `said`, and counts how often it was queried. */
 function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
   const clock = new FakeClock()
   const said = { use: { openJobs, storedBytes }, asked: 0 }
@@ -81,6 +81,19 @@ test('a piece of a file counts once if the database includes it while it is stil
   assert.equal(await next, null)
 })
 
+test('the sums are read again once a sixteenth of what is left is being accepted, of jobs and of bytes', async () => {
+  for (const limit of [limits(160), limits(null, 160)]) {
+    const { clock, said, quotas, reserve } = watched()
+    assert.equal(await reserve(limit, 6, 6), null)
+    clock.advance(100)
+    const next = reserve(limit, 6, 6)
+    await nextTurn()
+    quotas.end('acme', 6, 6, true)
+    assert.equal(await next, null)
+    assert.equal(said.asked, 2)
+  }
+})
+
 test('a job that has ended makes room at the next lookup, at the latest when there seems to be none', async () => {
   const { clock, said, quotas, reserve } = watched({ openJobs: 9 })
   const ten = limits(10)
@@ -114,7 +127,7 @@ test('a lookup waits for what is being accepted, and what comes meanwhile waits 
   const waiting = [reserve(ten, 4), reserve(ten, 1)]
   await new Promise(setImmediate)
   assert.equal(said.asked, 1)
-  // The jobs are stored before their reservation ends: they must not count twice.
+  // The jobs are stored before their reservations end, and must not count twice.
   said.use = { openJobs: 6, storedBytes: 0 }
   quotas.end('acme', 6, 0, true)
   const [four, one] = await Promise.all(waiting)

@@ -1,7 +1,7 @@
 /**
- * Quotas: how many jobs an account may have open at the same time, and how many bytes its jobs may store. The database keeps the
- * sums; a node adds the jobs that it has accepted since its last lookup, so a single node never exceeds a quota of open jobs.
- * Several nodes share the remainder: each refreshes the sums after accepting a sixteenth of it.
+ * Quotas: how many jobs an account may have open at the same time, and how many bytes it may store. The database keeps the
+ * sums. A node adds the jobs that it has accepted since it last read them, so a single node never exceeds a quota of open jobs.
+ * Several nodes share what is left of a quota: each reads the sums again after it has accepted a sixteenth of that.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -10,11 +10,13 @@ import type { OwnCaps } from '../store/account-store.ts'
 import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
 import { type Cap, capOf } from './job-and-token-caps.ts'
 
-/** The fraction of the remainder that a node may accept before it refreshes the sums. */
+/** The fraction of what is left of a quota that a node may accept before it reads the sums again. */
 const SHARE = 1 / 16
-/** After this time a node refreshes the sums anyway, because its estimates do not include answers stored meanwhile. */
+/**
+ * After this time a node reads the sums again in any case, because they include answers, whose sizes it does not count itself.
+ */
 const FRESH_MS = 5000
-/** The shortest time between two refreshes, however often an account reaches its quota. */
+/** The shortest time between two reads of an account's sums, however often the account reaches its quota. */
 const PAUSE_MS = 100
 const MAX_ACCOUNTS = 10_000
 
@@ -35,7 +37,7 @@ export interface QuotaReached {
   readonly account: string
   readonly unit: 'open jobs' | 'stored bytes'
   readonly limit: Cap
-  /** What is open or stored, including what is being accepted. */
+  /** The jobs that are open or the bytes that are stored, including those of requests in progress. */
   readonly used: number
   /** What the request would add. */
   readonly added: number
@@ -45,15 +47,15 @@ export interface QuotaReached {
 interface Entry {
   use: QuotaUse
   lookedUpAtMs: number
-  /** The lookup in progress; nothing is reserved until it has ended. */
+  /** The lookup in progress. Nothing is reserved until it has ended. */
   lookUp: Promise<void> | null
-  /** Accepted here since the last lookup, so not included in `use`. */
+  /** Jobs accepted here since the last lookup, which `use` does not include. */
   acceptedJobs: number
   acceptedBytes: number
-  /** Jobs that are being accepted here. */
+  /** Jobs that are being accepted here. (Files reserve bytes without jobs.) */
   reservedJobs: number
   reservedBytes: number
-  /** Called when nothing of the account is being stored any longer. */
+  /** Called when nothing is being stored for the account. */
   onIdle: (() => void) | null
 }
 
@@ -64,7 +66,7 @@ export interface QuotasOptions {
 
 export class Quotas {
   readonly #options: QuotasOptions
-  /** The accounts, in the order in which they were added, because the oldest is dropped first. */
+  /** The accounts in the order in which they were added, because the oldest one is dropped first. */
   readonly #entries = new Map<string, Entry>()
 
   constructor(options: QuotasOptions) {
@@ -72,8 +74,9 @@ export class Quotas {
   }
 
   /**
-   * Counts jobs that are about to be accepted, until `end`, or returns the quota that they would exceed. Returns a promise only
-   * if the sums must be read; it rejects with `StoreUnavailable` if they cannot be.
+   * Counts jobs that are about to be accepted, until `end`. Returns the quota that they would exceed, or null if they fit.
+   * Returns a promise only if the sums must be read; it rejects with `StoreUnavailable` if they cannot be.
+   * @param bytes what the jobs store before they finish (`bytesToStore`), or the size of a piece of a file
    */
   reserve(
     account: string,
@@ -87,7 +90,7 @@ export class Quotas {
     return this.#lookUp(account, entry).then(() => reserveIn(entry, account, limits, jobs, bytes))
   }
 
-  /** Call this once for each reservation, whether or not its jobs were accepted. */
+  /** Call this once after each reservation that succeeded, whether or not its jobs were accepted. */
   end(account: string, jobs: number, bytes: number, accepted: boolean): void {
     const entry = this.#entries.get(account)
     if (entry === undefined) return
@@ -148,7 +151,10 @@ export class Quotas {
     return entry.lookUp
   }
 
-  /** Waits for acceptances in progress, which the sums may or may not include: counting a job twice could cause a rejection. */
+  /**
+   * Reads the sums once none of the account's acceptances is in progress. Otherwise the sums might include their jobs, which
+   * would then be counted twice and could cause a rejection.
+   */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
     if (!isIdle(entry)) {
@@ -165,7 +171,7 @@ export class Quotas {
   }
 }
 
-/** Pieces of files have bytes, but no job. */
+/** Checks both, because pieces of files reserve bytes without a job. */
 function isIdle({ reservedJobs, reservedBytes }: Entry): boolean {
   return reservedJobs === 0 && reservedBytes === 0
 }

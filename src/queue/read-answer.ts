@@ -1,4 +1,4 @@
-/** Reads models' answers and callers' schemas: small ones here, and those that would block the event loop on the CPU pool. */
+/** Reads models' answers and callers' schemas: small ones on the event loop, and those that would block it on the CPU pool. */
 
 import { checkSteps, FIRST_CHECK_STEPS } from 'parley-json-schema'
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
@@ -8,14 +8,14 @@ import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** Answers (with their schema) and schemas with more characters than this are read on a thread. */
+/** More characters than this are read on a thread: those of a schema, or of an answer and its schema together. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {
   readonly pool: Pick<CpuPool, 'run'>
   /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** A tier's share of the threads. */
+  /** The weight of a tier when accounts share the threads. */
   readonly weightOf: (tier: string) => number
 }
 
@@ -30,19 +30,19 @@ export class AnswerReader {
     this.#options = options
   }
 
-  /** Resolves to null if the signal stopped it first. */
+  /** Checks the answer against the format of the job. Resolves to null if the signal stopped the job first. */
   read(job: JobToRead, text: string, signal: StopSignal): Answer | Promise<Answer | null> {
     const { responseFormatJson: formatJson } = job
     if (text.length + formatJson.length > LARGE_TEXT) return this.#readOnThread(job, text, signal)
-    // Any text is valid.
+    // Without a format, any text is a valid answer.
     if (formatJson === TEXT_JSON) return { ok: true, contentJson: JSON.stringify(text) }
     const { maxDepth } = this.#options
     const verdict = judgeAnswer(text, formatJson, { maxDepth, steps: FIRST_CHECK_STEPS })
-    // Few checks take this many steps. A thread starts this one again, with the full number of steps.
+    // Few checks take this many steps. The thread starts the check again, with the full number of steps.
     return verdict.kind === 'not checked' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
   }
 
-  /** If the signal stopped it first, returns that the schema is not strict, which does not matter because no model is called. */
+  /** If the signal stopped the job first, it returns that the schema is not strict, because no model will be called. */
   schemaFacts(job: JobToRead, schemaJson: string, signal: StopSignal): SchemaFacts | Promise<SchemaFacts> {
     if (schemaJson.length <= LARGE_TEXT) return schemaFacts(schemaJson)
     return this.#options.pool

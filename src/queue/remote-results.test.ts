@@ -8,7 +8,10 @@ import { RemoteResults } from './remote-results.ts'
 
 const RESULT = `"${'x'.repeat(600_000)}"`
 
-/** A store in which jobs have ended with `RESULT`, and others are missing; reads as its contract says, and remembers what it loaded at once. */
+/**
+ * A store in which the jobs in `ended` have finished with `RESULT` and those in `missing` do not exist. `readEnded` limits its
+ * bytes as its contract requires; `loaded` lists how many results each read returned.
+ */
 function storeWith(ended: ReadonlySet<string>, missing: readonly string[] = []) {
   const loaded: number[] = []
   const findMissing = async (jobIds: readonly string[]) => jobIds.filter((id) => missing.includes(id))
@@ -59,7 +62,7 @@ test('a job that was deleted before its result was read ends the waits that bega
     waitForJobs(pendingResponses, { account: 'acme', jobIds, ms: 60_000, until: 'all' })
   const read = waitFor(['deleted', 'ended'])
   waitFor(['open'])
-  // A caller creates it, or repeats the request that created it.
+  // Their callers create them, or repeat the request that created them.
   const created = pendingResponses.add('not stored yet', 'acme', 60_000)
   const repeated = pendingResponses.add('deleted', 'acme', 60_000)
   const results = new RemoteResults({

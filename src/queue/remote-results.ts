@@ -1,7 +1,7 @@
 /**
- * Answers pending responses whose jobs another node ran. A notification arrives when the job is settled; a poll of the database
- * every second makes up for lost notifications. If the job is deleted before its result is read, this ends the waits that began
- * when it existed.
+ * Answers pending responses whose jobs another node ran. A notification arrives when a job is settled; a poll of the database
+ * every second finds jobs whose notification was lost. If a job is deleted before its result is read, the waits that began
+ * while the job existed end.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -10,18 +10,18 @@ import type { EndedJob, Store } from '../store/store.ts'
 const POLL_MS = 1000
 /** Maximum jobs per read. */
 const MAX_READ = 1000
-/** Maximum bytes of results per read. More are read in parts, as responses consume them. */
+/** Maximum bytes of results per read, to limit memory: the next read starts when the results of this one were passed on. */
 const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'findMissing' | 'shared'>
   readonly clock: Clock
-  /** The jobs that requests on this node wait for and that do not run here. */
+  /** The jobs that requests on this node wait for and that this node does not run. */
   readonly awaited: () => readonly string[]
-  /** Whether a request waits for the job that existed when its wait began. */
+  /** Whether a request waits for the job whose wait began when the job existed. */
   readonly awaitsExisting: (jobId: string) => boolean
   readonly onEnded: (job: EndedJob) => void
-  /** Called if such a job no longer exists. */
+  /** Called if a job that existed when a wait began no longer exists. */
   readonly onVanished: (jobId: string) => void
   readonly onError: (error: unknown) => void
 }
@@ -45,7 +45,7 @@ export class RemoteResults {
     return this.#poll.stop()
   }
 
-  /** Call this when these jobs were settled outside of this node's worker. Never rejects. */
+  /** Call this when these jobs were settled by other means than this node's worker. Never rejects. */
   async settled(jobIds: readonly string[]): Promise<void> {
     const { store, awaitsExisting, onEnded, onVanished, onError } = this.#options
     try {

@@ -1,6 +1,6 @@
 /**
- * Creates the jobs of reruns that operators request through any process on the database. The limits of their account apply as if
- * a caller had created them, except for the jobs per minute.
+ * Creates the jobs of reruns, which operators request through any process on the database. The limits of the jobs' account
+ * apply as if a caller had created them, except for the limit of jobs per minute.
  */
 import type { Clock } from '../clock.ts'
 import type { CreateElement } from '../job/create-body.ts'
@@ -12,22 +12,26 @@ import { PollingLoop } from '../polling-loop.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun-store.ts'
 import { backgroundOwner } from './background-owner.ts'
-import type { Acceptance, AdmissionError, JobCreator } from './job-creator.ts'
+import type { Acceptance, AdmissionError, CountElement, JobCreator } from './job-creator.ts'
 
-/** Polls seldom, because operators can wait and each poll wakes an idle server. */
+/** Polls seldom, because operators can wait and each poll wakes an idle process. */
 const POLL_MS = 2000
-/** A command requests its next step soon after the previous one was done. */
+/**
+ * The pause after a poll that created jobs: a command that reruns many jobs requests the next ones soon after the previous ones
+ * exist.
+ */
 const NEXT_STEP_MS = 500
-/** Requests that are read together. */
+/** How many requests one query reads. */
 const STEP = 100
 
 export interface RerunsOptions {
   readonly store: Pick<RerunStore, 'openReruns' | 'takeRerun' | 'endRerun' | 'jobToRerun'>
   readonly creator: Pick<JobCreator, 'admit' | 'accept' | 'idempotencyMs'>
   readonly tiers: Tiers
+  readonly countTokens: (account: string) => CountElement
   readonly clock: Clock
   readonly expiry: () => Expiry
-  /** The message that a caller would get. */
+  /** Returns the message that a caller would get. */
   readonly describe: (error: AdmissionError) => string
   readonly onMade: (jobId: string, rerunId: string) => void
   readonly onError: (error: unknown) => void
@@ -37,7 +41,7 @@ export class Reruns {
   readonly #options: RerunsOptions
   readonly #poll: PollingLoop
   #isStopped = false
-  /** Whether the last run created jobs. */
+  /** Whether the last poll created jobs. */
   #hasMade = false
   #making: Promise<void> = Promise.resolve()
 
@@ -56,13 +60,16 @@ export class Reruns {
     this.#poll.start()
   }
 
-  /** Resolves when the rerun in progress has its job. */
+  /** Stops, after the rerun in progress has its job. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poll.stop(), this.#making])
   }
 
-  /** Resolves when no request from before the call is open, except those that another node has taken. Never rejects. */
+  /**
+   * Resolves when all requests from before the call have their job or a refusal, except those that another node has taken.
+   * Never rejects.
+   */
   makeAll(): Promise<void> {
     this.#making = this.#making.then(() => this.#makeOpen())
     return this.#making
@@ -83,7 +90,7 @@ export class Reruns {
         }
       }
     } catch (error) {
-      // The request stays taken for RERUN_TAKEN_MS, and is then retried.
+      // The request counts as taken for RERUN_TAKEN_MS. Then it is retried.
       onError(error)
     }
   }
@@ -96,14 +103,16 @@ export class Reruns {
   }
 
   async #endOf({ id, jobId, withCallback }: OpenRerun): Promise<RerunEnd> {
-    const { store, creator, tiers, clock, expiry } = this.#options
+    const { store, creator, tiers, countTokens, clock, expiry } = this.#options
     const job = await store.jobToRerun(jobId, expiry())
     if (job === null) return refused('The job has expired or was deleted.')
     if (!job.hasEnded) return refused('The job has not finished.')
     const owner = backgroundOwner(job.owner.name, tiers.of(job.owner.tier), job.owner)
-    const admission = await creator.admit([elementOf(job, withCallback)], owner, countOf, true)
+    const element = elementOf(job, withCallback)
+    const admission = await creator.admit([element], owner, countTokens(owner.account), true)
     if (!admission.ok) return this.#refusedFor(admission.error)
-    // If a node crashed before it recorded the job, the next one finds it by this key. No caller's key contains a space.
+    // If a node crashes before it has recorded the new job, the node that retries finds the job by this key. No key of a caller
+    // contains a space.
     const idempotency = {
       key: `rerun ${id}`,
       fingerprint: '',
@@ -130,11 +139,7 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
-/** The tokens were counted when the job was created, unless an upper bound was enough. */
-const countOf = async ({ tokensAtMost }: CreateElement) =>
-  ({ tokens: tokensAtMost, certainty: 'exact' }) as const
-
-/** The request of the job, without the response cache, which may contain the answer that the rerun replaces. */
+/** The request of the job. It does not use the response cache, which may contain the answer that the rerun should replace. */
 function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
   const { optionsJson, formatJson } = splitOptions(storedJson)
@@ -144,7 +149,8 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   return {
     model,
     messagesJson,
-    messages: 0,
+    messages: 1,
+    // The job's own count: exact, or an upper bound that was within the limit.
     tokensAtMost: inputTokens,
     responseFormatJson: formatJson,
     options: optionsJson === null ? null : JSON.parse(optionsJson),

@@ -1,8 +1,10 @@
 /**
  * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they have the
- * same account, model, response_format, options and messages (`jobFingerprint`). An answer is cached when it is settled, for the
- * `message_cache_ttl` of its job; 0 turns this off. Failures are never cached. `cache.enabled` turns the cache off. The store
- * looks a job up when it accepts it; a queued job is looked up again when its execution starts.
+ * same account, model, response_format, options and messages (`jobFingerprint`). An answer is cached when its job is settled,
+ * for the job's `message_cache_ttl`; 0 means that the job neither uses nor fills the cache. Failures are never cached. The
+ * setting `cache.enabled` turns the cache off.
+ * The store looks for a cached response when it accepts a job. For a queued job, the node looks again when the execution
+ * starts.
  */
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
@@ -13,11 +15,14 @@ import { pause } from '../upstreams/pause.ts'
 import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
 import { type ExecutionResult, withoutCall } from './outcome-and-receipt.ts'
 
-/** After this time, the model is called: one more call costs less than a waiting caller. */
+/** After retrying for this time, the model is called: an additional call costs less than a caller that waits. */
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
 
-/** A larger job waits for a separate turn of the event loop, because hashing and sending a megabyte takes a few milliseconds. */
+/**
+ * Each job with more characters than this gets its own turn of the event loop, because hashing and sending a megabyte takes a
+ * few milliseconds.
+ */
 const LARGE_JOB = 64 * 1024
 
 export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
@@ -30,7 +35,9 @@ export type CacheKeyOf = (job: Job) => string | null
 export interface CacheOptions {
   /** The setting `cache.enabled`. */
   readonly enabled: boolean
-  /** Whether the simulator answers. Its answers have separate keys, so that a model configured later does not return them. */
+  /**
+   * Whether the simulator answers. Its answers have keys of their own, so that they never answer jobs for a real model server.
+   */
   readonly simulated: boolean
 }
 
@@ -40,8 +47,8 @@ export function cacheKeys({ enabled, simulated }: CacheOptions): CacheKeyOf {
 }
 
 /**
- * Finds the cached response of an identical job. Returns a promise only if the store cannot rule one out at once. Null if there
- * is none, the database did not respond in time, or the signal stopped the job.
+ * Finds the cached response of an identical job. Returns null at once if the store knows without a query that there is none.
+ * The promise resolves to null if there is none, the database did not respond in time, or the signal stopped the job.
  */
 export function lookUpResponse(
   store: Pick<Store, 'findResponse'>,
@@ -61,14 +68,14 @@ export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionR
 }
 
 /**
- * The result of a job that a cached response completed on acceptance.
- * @param contentJson null if nobody waits for it
+ * The result of a job that a cached response completed when the job was accepted.
+ * @param contentJson null if no caller waits for it
  */
 export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {
   return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
-/** Returns what to cache; null if the job has no answer, or must not use the cache (it has no fingerprint). */
+/** Returns what to cache; null if the job has no answer or does not use the cache (`fingerprint` is null). */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,

@@ -1,4 +1,4 @@
-/** Deletes expired data in small steps, with pauses in which other work goes first. */
+/** Deletes expired data in small steps, with pauses for other work. */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Store } from '../store/store.ts'

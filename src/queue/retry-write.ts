@@ -1,6 +1,6 @@
 /**
- * Retries a write that must not be lost, such as an outcome that has been paid for or the record of a sent callback, until
- * the database accepts it.
+ * Retries a write that must not be lost, such as an outcome that was paid for or the record of a sent callback, until the
+ * database accepts it.
  */
 import { type Clock, wait } from '../clock.ts'
 import { WriteRejected } from '../store/store.ts'
@@ -9,8 +9,8 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects only with `WriteRejected`, which retrying cannot help. Any other error may be temporary, and executing the job or
- * sending the callback again would cost more than another write.
+ * Rejects only with `WriteRejected`, because a retry would be rejected too. Any other error may be temporary, and a retry of
+ * the write costs less than executing the job or sending the callback again.
  * @param onError called after each failed try
  * @param mayRetry called before each retry; false while the process is stopping
  */

@@ -1,22 +1,23 @@
 /**
- * The scheduler's state for one route: how many of its jobs this node holds, and its limits. For each of the route's queues, one
- * per priority: whether jobs may be queued, and which accounts' jobs were skipped.
+ * The scheduler's state for one route: how many of its jobs this node holds, and its limits. For each of the route's queues,
+ * one per priority: whether jobs may be queued, and whose jobs were skipped. A *walk* is a claim that goes through a queue in
+ * order; a claim from a lane takes the jobs of one account.
  */
 import { isHigher, type Priority } from '../job/priority.ts'
 import { Counts } from '../sharing/counts.ts'
 import type { ClaimFrom } from '../store/store.ts'
 import type { RouteLimit } from '../upstreams/routes.ts'
 
-/** A limit of a route, or of an account on it. */
+/** A limit of a route, or of an account on the route. */
 export interface Allowance {
   limit: RouteLimit
-  /** Jobs that have started since the limit was set. */
+  /** How many jobs that started under this limit or earlier ones still run. */
   running: number
 }
 
-/** The queued jobs of one account, some of which walks may have skipped. */
+/** What the scheduler knows about a lane. */
 interface Lane {
-  /** Whether to claim even the jobs that failed last, because no others were found. */
+  /** Whether to claim even the jobs that failed last, because a claim has found no others. */
   anyJob: boolean
 }
 
@@ -25,16 +26,16 @@ export class RouteState {
   readonly route: string
   /** The known queues, highest priority first. */
   readonly queues: RouteQueue[] = []
-  /** Claimed, unfinished jobs of this node, by account. */
+  /** Unfinished jobs of this node, by account. */
   readonly held = new Counts<string>()
   /** Held jobs whose first call has not begun, so that the upstream does not count them yet. */
   arriving = 0
-  /** Jobs claimed although the upstream is busy, because their accounts held nothing or others are less urgent. */
+  /** Jobs sent to the busy upstream, because their account held nothing there (a newcomer) or they are urgent. */
   newcomers = 0
   /** Null unless the route is limited. */
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
-  /** Whether jobs may have to wait for a rate. */
+  /** Whether rate limits of the targets may make jobs wait. */
   readonly isRated: boolean
 
   constructor(route: string, isRated: boolean) {
@@ -42,26 +43,26 @@ export class RouteState {
     this.isRated = isRated
   }
 
-  /** How many jobs the limits allow to start: of the account, or of all accounts if it is null. */
+  /** How many more jobs the limits allow to start: of the account, or of all accounts if it is null. */
   allowed(account: string | null): number {
     const own = account === null ? null : this.limitedAccounts.get(account)
     return Math.min(leftOf(this.limited), leftOf(own))
   }
 }
 
-/** A queue of a route. While a walk may find jobs in it, new jobs are queued instead of overtaking them. */
+/** A queue of a route. While walks may find jobs in it, new jobs are queued too, so that they do not overtake those. */
 export class RouteQueue {
-  /** The name of the queue that is stored with its jobs. */
+  /** The name that the store keeps with the queued jobs. */
   readonly name: string
   readonly priority: Priority
   readonly of: RouteState
-  /** The queued jobs that walks find. */
+  /** Whether walks may find jobs, and whether they take even the jobs that failed last. */
   readonly walk = { mayBeQueued: false, anyJob: false }
-  /** The lanes by account. A claim takes the first one that may start jobs, and moves it to the end. */
+  /** The lanes by account. A claim takes the first lane whose jobs may start, and moves it to the end. */
   readonly lanes = new Map<string, Lane>()
-  /** Whether the next claim prefers a lane, so that lanes and walks take turns. */
+  /** Whether the next claim tries a lane first, so that lanes and walks alternate. */
   isLaneNext = true
-  /** Whether jobs of an account that holds nothing may be near the head. */
+  /** Whether jobs of newcomers may be queued: accounts that hold nothing on the route. */
   hasNewcomers = false
   /** Counts additions: a claim that started before an addition does not prove that nothing is queued. */
   additions = 0
@@ -74,7 +75,7 @@ export class RouteQueue {
     of.queues.sort((one, other) => (isHigher(one.priority, other.priority) ? -1 : 1))
   }
 
-  /** Whether jobs of a higher priority may be queued on the route, which jobs of this queue must not overtake. */
+  /** Whether jobs of a higher priority may be queued on the route. Jobs of this queue must not overtake them. */
   get isBehind(): boolean {
     for (const queue of this.of.queues) {
       if (queue === this) return false
@@ -89,7 +90,7 @@ export class RouteQueue {
    */
   added(account: string | null): void {
     this.additions += 1
-    // Walks skip the account, so jobs of others that start before this one do not overtake anything.
+    // Walks skip the account anyway, so they cannot find these jobs, and other accounts' jobs need not wait for them.
     if (account !== null && this.of.limitedAccounts.has(account)) {
       this.passedOver(account)
       return
@@ -107,7 +108,7 @@ export class RouteQueue {
     this.lanes.set(account, { anyJob: false })
   }
 
-  /** Records what a claim found, unless jobs were queued meanwhile. */
+  /** Records what a claim shows about the queue. Call this only if no jobs were queued since the claim was planned. */
   learn({ from, isOfNewcomer }: PlannedClaim, found: number, mayHaveMore: boolean): void {
     if (isOfNewcomer) {
       this.hasNewcomers = found > 0
@@ -131,14 +132,14 @@ export interface PlannedClaim {
   /** Null for suspects. */
   readonly queue: RouteQueue | null
   readonly isOfNewcomer: boolean
-  /** Whether its jobs wait ahead of others at a busy upstream. */
+  /** Whether the jobs get the priority `high` at their upstream, where they wait ahead of others. */
   readonly isUrgent?: boolean
   /** The value of `additions` when the claim was planned. */
   readonly additions: number
 }
 
 /**
- * Sets a new limit. The jobs that run under the previous one still count.
+ * Returns the new limit. Jobs that run under the previous one count under the new one, too.
  * @param before undefined or null if there was no limit
  */
 export function limitedTo(before: Allowance | undefined | null, limit: RouteLimit): Allowance {

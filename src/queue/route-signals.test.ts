@@ -1,4 +1,4 @@
-/** What autoscalers see of the queue. */
+/** What autoscalers learn about the queue. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leastJobId } from '../job/job-id.ts'

@@ -1,4 +1,4 @@
-/** How many jobs of each route are queued, or wait on this node for their model server: for metrics and autoscalers. Pure. */
+/** How many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
@@ -10,9 +10,9 @@ export interface RouteSignal {
   readonly targets: readonly string[]
   /** Queued jobs, on all nodes. */
   readonly queued: number
-  /** Jobs of this node that wait for a slot or a rate of a model server. */
+  /** Jobs of this node that wait for a slot or a rate limit of a model server. */
   readonly waiting: number
-  /** When the oldest of these jobs was created, Unix time in milliseconds; null if there is none. */
+  /** When the oldest of the queued and waiting jobs was created, Unix time in milliseconds; null if there is none. */
   readonly oldestMs: number | null
 }
 
@@ -25,7 +25,7 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
     // Jobs that wait for the budget of their account need no model server.
     if (BUDGET_QUEUES.includes(name)) continue
     const { route } = readQueueName(name)
-    // Other nodes may have other targets.
+    // A node with other settings may have queued jobs for targets that this node does not know.
     const of = found.get(route) ?? { queued: 0, waiting: 0, ids: [] }
     of.queued += jobs
     of.ids.push(oldestId)
@@ -39,7 +39,7 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
   }))
 }
 
-/** Leaves out jobs that wait for the budget of their account: no node runs them, and they may wait until the next month. */
+/** Leaves out jobs that wait for the budget of their account: no node can run them, perhaps until the next month. */
 export function withoutBudgetQueues(depth: Depth, queues: readonly QueueDepth[]): Depth {
   const others = queues.filter(({ route }) => !BUDGET_QUEUES.includes(route))
   if (others.length === queues.length) return depth

@@ -15,7 +15,7 @@ const CLOSED: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 0
 interface World {
   readonly slots?: number
   readonly bytes?: number
-  /** Room by route; routes without one have as much as they want. */
+  /** The room of each route; routes without an entry have unlimited room. */
   readonly room?: Record<string, number>
 }
 
@@ -39,7 +39,7 @@ function start({ slots = 64, bytes = 1e9, room = {} }: World = {}) {
       crashCount: 0,
       crashedAlone: false,
     }))
-  /** Makes the next claim, which finds these jobs; returns where it looked, and their places. */
+  /** Makes the next claim, with `found` as its result. Returns where the claim looked, and the places of the jobs. */
   const claim = (
     found: ReturnType<typeof jobs> = [],
     mayHaveMore = false,
@@ -92,7 +92,7 @@ test('a node claims no more of a route than its model server can start', () => {
   assert.equal(scheduler.next()?.isOfNewcomer, true)
   claim()
   assert.equal(scheduler.next(), null)
-  // They call, so the upstream counts them.
+  // The jobs call, so the upstream counts them.
   rooms.set(FIRST, 0)
   for (const place of places) scheduler.arrived(place)
   assert.equal(scheduler.next(), null)

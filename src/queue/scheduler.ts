@@ -1,15 +1,15 @@
 /**
- * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued. It
- * changes nothing but its own state: the worker makes the claims that `next` returns and reports what they found.
+ * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
+ * It has no effects: the worker makes the claims that `next` returns, and reports what they found.
  *
- * - Each route is claimed separately, in fair order: as many jobs as its model server can start, and an eighth more.
- * - A route has a queue for each priority. Higher ones are claimed first, except that each lower one with jobs gets a
- *   twentieth. A job of high priority is sent even to a busy model server, where it waits ahead of others.
- * - Walks of a route skip accounts that cannot start a job now, because their calls fail or they hold their share of the
- *   memory. Skipped jobs are claimed by account (a lane) once the account can start jobs again.
- * - An account may hold all slots except a reserve for accounts that hold none. An account that holds nothing at a busy model
- *   server may still send it one job.
- * - Suspects, jobs whose node crashed, run in groups (`suspect-groups.ts`).
+ * - Each route is claimed separately, in fair order (a walk): as many jobs as its model server can start, and an eighth more.
+ * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a
+ *   twentieth. Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
+ * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory.
+ *   Skipped jobs are claimed by account (from a lane) once the account can start jobs again.
+ * - An account may hold all slots except a reserve for accounts that hold none. If a model server is busy, an account that
+ *   holds nothing there (a newcomer) may still send it one job.
+ * - Suspects run in groups (`suspect-groups.ts`).
  */
 import type { Job } from '../job/job.ts'
 import { LowerTurns, PRIORITIES, type Priority, queueName, readQueueName } from '../job/priority.ts'
@@ -30,11 +30,14 @@ import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
 /** Maximum jobs per claim, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** How many jobs of newcomers a node may hold for a busy model server. */
+/** How many jobs a node may hold for a busy model server beyond its room, for newcomers and urgent jobs. */
 const MAX_NEWCOMERS = 8
-/** The maximum memory of a claimed job whose texts come with the claim. */
+/** The memory of the largest job whose texts come with the claim. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
-/** Stands for the unknown accounts of jobs that a claim in progress may return. No account has this name. */
+/**
+ * Stands for the accounts of jobs that a claim in progress may return, because they are not known yet. No account has this
+ * name.
+ */
 const CLAIM_IN_PROGRESS = ''
 
 /** The place of a job on this node, from its hand-off or claim to its end. */
@@ -43,15 +46,15 @@ export interface Place {
   readonly queue: RouteQueue
   readonly allowances: readonly (Allowance | null | undefined)[]
   readonly isSuspect: boolean
-  /** The bytes counted for the job. A large job gets them before its texts are loaded. */
+  /** The bytes reserved for the job. A large job gets them only before its texts are loaded. */
   bytes: number
-  /** The priority with which the job waits at its upstream. */
+  /** The priority with which the job waits for a slot of the upstream. */
   readonly priority: Priority
   isArriving: boolean
   isNewcomer: boolean
 }
 
-/** An account whose queued jobs wait although jobs of other accounts would not. */
+/** An account whose queued jobs wait although jobs of other accounts could start. */
 export interface HeldBack {
   readonly account: string
   readonly reason: 'slots' | 'memory'
@@ -63,10 +66,10 @@ export class Scheduler {
   readonly #maxAttempts: number
   readonly #bytes: ByteShare
   readonly #routes: Routes
-  /** Slots by account, including those of a claim in progress. */
+  /** Slots by account, including those that a claim in progress may fill. */
   readonly #held = new Counts<string>()
   readonly #states = new Map<string, RouteState>()
-  /** Queues of equal priority are in the order in which they are claimed next. */
+  /** All queues. Those of equal priority are in the order in which they are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
   /** Null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
@@ -95,8 +98,8 @@ export class Scheduler {
 
   /**
    * Takes a place for a job that is about to be accepted; null if the job must be queued.
-   * @param awaited whether a caller waits for the job: then it may wait in memory for its model server, unless it must wait for a
-   * rate
+   * @param awaited whether a caller waits for the job. Such a job can wait in memory for its model server, so it needs no room
+   * there, unless the route has rate limits
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -125,7 +128,7 @@ export class Scheduler {
     this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
-  /** Call this when the limits of routes and accounts have changed. */
+  /** Applies the current limits of routes and accounts. Call this when they have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
@@ -170,12 +173,11 @@ export class Scheduler {
     this.#held.add(CLAIM_IN_PROGRESS, limit)
   }
 
-  /** Records that the claim has failed. */
   failed({ limit }: PlannedClaim): void {
     this.#held.add(CLAIM_IN_PROGRESS, -limit)
   }
 
-  /** Takes the places of the claimed jobs, in order, and records what the claim shows about the queue. */
+  /** Takes places for the claimed jobs, in order, and records what the claim shows about the queue. */
   claimed(claim: PlannedClaim, { jobs, mayHaveMore }: Claimed): Place[] {
     this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
     const { queue, from, additions } = claim
@@ -192,7 +194,7 @@ export class Scheduler {
     })
   }
 
-  /** Records that the first call for the job begins: from now on, the upstream counts it. */
+  /** Records that the job is about to make its first call: the upstream counts it from then on. */
   arrived(place: Place): void {
     if (place.isArriving) place.queue.of.arriving -= 1
     place.isArriving = false
@@ -217,14 +219,17 @@ export class Scheduler {
     for (const allowance of allowances) if (allowance) allowance.running -= 1
     if (bytes > 0) this.#bytes.release(account, bytes)
     for (const one of queue.of.queues) one.hasNewcomers ||= queue.of.held.of(account) === 0
-    // While only the reserve is left, an account was a newcomer on no route until it held nothing.
+    // While only the reserve was left, accounts that held a slot anywhere were not newcomers on any route.
     const isOnlyReserveLeft = this.#held.total >= this.#slots.limit - this.#slots.reserve
     if (isOnlyReserveLeft && this.#held.of(account) === 0)
       for (const one of this.#queues.values()) one.hasNewcomers = true
     if (isSuspect) this.suspects.ended(isSettled)
   }
 
-  /** Accounts whose jobs wait. If several share the slots, it names those that hold at least an equal share. */
+  /**
+   * Accounts whose queued jobs wait although other accounts' could start. If slots are short, these are the accounts that hold
+   * at least an equal share of the slots in use.
+   */
   heldBack(): readonly HeldBack[] {
     const withoutBytes = this.#accountsWithoutBytes()
     const waiting = withoutBytes.map((account) => ({ account, reason: 'memory' }) as const)
@@ -251,7 +256,7 @@ export class Scheduler {
     return { limit, from, queue: null, isOfNewcomer: false, additions: 0 }
   }
 
-  /** @param isDue whether the queue goes before those of a higher priority */
+  /** @param isDue whether it is the queue's turn to go before queues of higher priorities */
   #nextOf(queue: RouteQueue, shared: number, fitting: number, isDue: boolean): PlannedClaim | null {
     const state = queue.of
     const allowed = state.allowed(null)
@@ -265,7 +270,7 @@ export class Scheduler {
       const isBehind = state.queues.length > 1 && queue.isBehind
       return isBehind ? null : this.#nextNewcomer(queue, shared, room)
     }
-    // A limited route prefers a walk, so that its trial goes to an account whose calls do not fail, if one is queued.
+    // A limited route prefers a walk: it skips accounts whose calls fail, which are poor candidates for a trial.
     const isLaneFirst = state.limited === null && queue.isLaneNext
     queue.isLaneNext = !isLaneFirst
     const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
@@ -279,12 +284,12 @@ export class Scheduler {
     if (!walk.mayBeQueued) return null
     const failedJobs = walk.anyJob ? [] : (limited?.limit.failedJobs ?? [])
     const except = [...limitedAccounts.keys(), ...this.#accountsWithoutBytes()]
-    // A lane that is known keeps what claims of it have shown.
+    // A known lane stays, because it records what claims from it have shown.
     for (const account of except) if (!queue.lanes.has(account)) queue.passedOver(account)
     return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
   }
 
-  /** Plans a claim for an account that holds nothing, although the model server is busy or only the reserve of slots is free. */
+  /** Plans a claim for newcomers, although the model server is busy or only the reserve of slots is free. */
   #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
     if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null
     const { held, limitedAccounts, limited } = queue.of
@@ -328,7 +333,7 @@ export class Scheduler {
     turns.started(priority, jobs, waits)
   }
 
-  /** How many jobs fit into memory if their texts come with the claim; at least one if no job is held. */
+  /** How many jobs whose texts come with the claim fit into memory; at least one if this node holds no job. */
   #fitting(): number {
     const fitting = Math.floor(this.#bytes.freeForSmall / MAX_INLINE_BYTES)
     return fitting > 0 || this.#held.total > 0 ? fitting : 1
@@ -340,11 +345,11 @@ export class Scheduler {
     )
   }
 
-  /** Accounts whose jobs wait for bytes here, or that hold their share of them. */
+  /** Accounts whose jobs wait for bytes on this node, or that hold their share of the bytes. */
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
-    // Below this, no account can exceed its share.
+    // If less is held, no account can exceed its share.
     if (held.total <= limit / 3) return found
     return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
   }
@@ -364,7 +369,7 @@ export class Scheduler {
     return { account, queue, allowances, isSuspect, bytes, priority, isArriving: true, isNewcomer }
   }
 
-  /** @param route the name of a queue; with a priority, the name of a route */
+  /** @param route with `priority`, the name of a route; otherwise the name of a queue */
   #queueOf(route: string, priority?: Priority): RouteQueue {
     const name = priority === undefined ? route : queueName(route, priority)
     return this.#queues.get(name) ?? this.#addQueue(name)
@@ -392,7 +397,9 @@ export class Scheduler {
 
 type NamedQueue = readonly [name: string, queue: RouteQueue]
 
-/** Queues of lower priorities that are due come first, each with the number of jobs that are due; then all queues by priority. */
+/**
+ * First the queues of lower priorities that are due, each with the number of jobs that are due; then all queues by priority.
+ */
 function byPriority(
   queues: readonly NamedQueue[],
   turns: LowerTurns,
@@ -404,7 +411,7 @@ function byPriority(
   return [...due, ...PRIORITIES.flatMap(of)]
 }
 
-/** Lets the jobs of the claim wait ahead of others at their upstream. */
+/** Gives the jobs of the claim high priority at their upstream. */
 function urgent(claim: PlannedClaim | null): PlannedClaim | null {
   return claim && { ...claim, isUrgent: true }
 }

@@ -1,6 +1,6 @@
 /**
- * Settles a job: stores its outcome, durably and once. The outcome was paid for, so a failed write is retried until the store
- * accepts it. If the store permanently rejects it, a failure that can be stored replaces it.
+ * Settles a job: stores its outcome, durably and only once. The outcome was paid for, so a failed write is retried until the
+ * store accepts it. If the store permanently rejects the outcome, a failure is stored instead.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob } from '../job/job.ts'
@@ -17,7 +17,7 @@ export interface SettleOptions {
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** The result of a settlement. `result` is what was stored, which may differ from what the execution returned. */
+/** The result of a settlement. `result` is what was stored, which differs from the given result if the store rejected that. */
 export type SettledResult =
   | {
       /** `given up`: the process is stopping before the store accepted the outcome, and this node still holds the job. */
@@ -27,7 +27,7 @@ export type SettledResult =
   /** The store rejects every outcome of this job. */
   | { readonly settled: 'rejected' }
 
-/** @param mayWaitMs how long the write may wait for others */
+/** @param mayWaitMs how long the store may delay the write to share a transaction with others, in milliseconds */
 export async function settle(
   job: ClaimedJob,
   result: ExecutionResult,

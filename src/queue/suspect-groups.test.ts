@@ -1,4 +1,7 @@
-/** Groups of suspects: a job that kills its node is found in few crashes, and the others lose little time. */
+/**
+ * Groups of suspects: a job that crashes its node (a poison job) is found in few crashes, and the other suspects lose little
+ * time.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { NO_SUSPECTS, SuspectGroups } from './suspect-groups.ts'
@@ -12,8 +15,9 @@ interface Suspect {
 }
 
 /**
- * Runs all suspects as a store and its nodes would; a group with the poison job ends in a crash.
- * @param together how many of those that run end at once, before others are claimed
+ * Runs suspects until none is queued, like a store and its nodes. A group with the poison job ends in a crash.
+ * @param poison the ID of the poison job; null if there is none
+ * @param together how many running jobs end before more are claimed
  */
 function run(jobs: number, poison: number | null, together = Number.POSITIVE_INFINITY) {
   let queued: Suspect[] = Array.from({ length: jobs }, (_, id) => ({ id, crashes: 1, wasAlone: jobs === 1 }))
@@ -98,7 +102,7 @@ test('with each suspect that ends, one more may run', () => {
   assert.deepEqual(groups.next(), { crashCount: 1, limit: 2 })
   groups.claimed(1, 2, 2)
   groups.ended(true)
-  // One still runs, for however long.
+  // One of the two still runs; the group grows without waiting for it.
   assert.deepEqual(groups.next(), { crashCount: 1, limit: 2 })
 })
 

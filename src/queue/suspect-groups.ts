@@ -1,14 +1,17 @@
 /**
- * Decides how many suspects run at once. A suspect is a job that was held by a node when it crashed, so it may be what kills
- * nodes. One runs first. With each that ends one more may run, so the group doubles while nothing crashes. After a crash, at most
- * half of the jobs that ran then run at once, and no more when some of these have ended; otherwise a poison job would run with
- * most of the others again. So 256 suspects are soon done, and a job that kills its node is found by halving, in at most eight
- * crashes. Suspects with the highest crash count run first, without others. Nothing of this is stored: after a crash, the crash
- * counts show a new process how large the last group was.
+ * Decides how many suspects run at once. A suspect was running when its node crashed, so it may have caused the crash.
+ *
+ * At first, one runs. With each that is settled one more may run, so the group doubles while nothing crashes, and 256 suspects
+ * are soon done. After a crash, at most half of the jobs that ran then run at once, and the group does not grow: otherwise a
+ * poison job, which crashes its node, would soon run with most of the others again. Because each crash halves the group, at
+ * most eight crashes find one poison job among 256 suspects.
+ *
+ * Suspects with the highest crash count run first, without others. None of this is stored: after a crash, the crash counts show
+ * a new process how large the last group was.
  */
 import type { QueuedSuspects } from '../store/store.ts'
 
-/** The maximum size of a group: this many jobs, or a quarter of all suspects. */
+/** The maximum size of a group: MAX_GROUP jobs or MAX_PART of all suspects, whichever is more. */
 const MAX_GROUP = 64
 const MAX_PART = 1 / 4
 
@@ -21,14 +24,14 @@ export interface SuspectGroup {
 export const NO_SUSPECTS: QueuedSuspects = { queued: 0, mostCrashes: 0, withMost: 0 }
 
 export class SuspectGroups {
-  /** Whether to query the store before more are claimed. */
+  /** Whether to query the store before the next claim of suspects. */
   mustLook = true
   #found = NO_SUSPECTS
-  /** The most suspects queued at once since there were none. */
+  /** The highest number of queued suspects since there were none. */
   #mostQueued = 0
-  /** The crash count of the running and the next claimed suspects; 0 if none can be claimed. */
+  /** The crash count of the suspects that run and that are claimed next; 0 if none can be claimed. */
   #crashCount = 0
-  /** How many may run at once, and whether that number grows with each that ends. */
+  /** How many may run at once, and whether that number grows when a suspect is settled. */
   #limit = 1
   #grows = true
   #running = 0
@@ -58,12 +61,12 @@ export class SuspectGroups {
     return this.#crashCount === 0 || limit <= 0 ? null : { crashCount: this.#crashCount, limit }
   }
 
-  /** Records that a claim returned this many suspects: fewer than the limit if there are no more with this crash count. */
+  /** Records the result of a claim. It returned fewer suspects than its limit if no more have this crash count. */
   claimed(crashCount: number, limit: number, jobs: number): void {
     this.#running += jobs
     if (jobs === limit) return
     if (this.#running === 0) this.#begin(crashCount - 1)
-    // Others run when these have ended.
+    // Suspects with lower crash counts run when those that run now have ended.
     else this.#crashCount = 0
   }
 
@@ -75,7 +78,7 @@ export class SuspectGroups {
     this.#running -= 1
     const most = Math.max(MAX_GROUP, Math.ceil(this.#mostQueued * MAX_PART))
     if (!isSettled) {
-      // A job that waits for a model server would be claimed again at once, so nothing is claimed before the next query.
+      // The job waits for a model server and would be claimed again at once. So no suspect is claimed before the next query.
       this.#crashCount = 0
       this.#found = { ...this.#found, queued: this.#found.queued + 1 }
     } else if (this.#grows) this.#limit = Math.min(this.#limit + 1, most)
@@ -88,7 +91,7 @@ export class SuspectGroups {
     this.#crashCount = crashCount
     if (!isNew || crashCount === 0) return
     this.#begun = crashCount
-    // After a crash, the jobs that it counted against have the highest crash count.
+    // After a crash, the jobs that ran in it have the highest crash count.
     const isAfterCrash = crashCount > 1 && crashCount === mostCrashes
     this.#grows = !isAfterCrash
     this.#limit = isAfterCrash ? Math.max(1, Math.floor(withMost / 2)) : 1

@@ -6,7 +6,7 @@ import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
 
 const MB = 1_000_000
-/** The share of large jobs is seven eighths of it. */
+/** The byte share. Large jobs may use seven eighths of it. */
 const SHARE = 80 * MB
 
 interface Options {
@@ -29,13 +29,13 @@ const ACCOUNTS = [
   'fifth',
 ]
 
-/** A worker; `running` lists the accounts of its jobs in the order in which they began. */
+/** Starts a worker. `running` lists the accounts of its jobs in the order in which they started. */
 async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}) {
   const { store, worker, enqueue, executions, settled } = await startWorker(t, slots, undefined, bytes)
   await addAccounts(store, ...ACCOUNTS)
   const ended = new Set<string>()
   const running = () => executions.all.filter(({ job }) => !ended.has(job.id)).map(({ job }) => job.account)
-  /** Ends the first running job of the account, and waits until its capacity is used again. */
+  /** Ends the first running job of the account, and waits until the worker has used the freed capacity. */
   const end = async (account: string): Promise<void> => {
     const execution = executions.all.find(({ job }) => job.account === account && !ended.has(job.id))
     assert.ok(execution, `${account} runs nothing`)
@@ -44,7 +44,7 @@ async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}
     await settled.atLeast(ended.size)
     await quiet()
   }
-  /** Lets the claims in progress end: each is a few turns of the storage thread. */
+  /** Waits until the claims in progress have ended: each takes a few turns of the storage thread. */
   const quiet = async () => {
     for (let turn = 0; turn < 20; turn++) await store.ping()
   }
@@ -56,10 +56,10 @@ async function start(t: TestContext, { slots = 64, bytes = SHARE }: Options = {}
   }
   worker.wake()
   await quiet()
-  return { store, worker, enqueue, running, end, queue, quiet, heldBack: () => worker.heldBack() }
+  return { store, worker, enqueue, executions, running, end, queue, quiet, heldBack: () => worker.heldBack() }
 }
 
-/** A job that takes about so many bytes of memory. */
+/** A job that takes about this many bytes of memory. */
 function job(account: string, bytes = 0) {
   const text = Math.max(0, Math.floor((bytes - jobBytes(0)) / (jobBytes(1) - jobBytes(0))) - 60)
   return newJob({ account, messages: [{ role: 'user', content: 'x'.repeat(text) }] })
@@ -96,7 +96,7 @@ test('the reserve goes only to accounts that hold no slot, by claims', async (t)
   assert.deepEqual(counts(running()), { many: 30, single: 1 })
   await queue(job('other'), job('third'))
   assert.equal(running().length, 32)
-  // Accounts take turns.
+  // Accounts alternate.
   await end('single')
   assert.deepEqual(counts(running()), { many: 30, other: 1, third: 1 })
   await end('other')
@@ -116,7 +116,7 @@ test('a freed slot goes to the next job in fair order, and only the reserve to a
   await queue(...several(40, 'many'))
   await enqueue(...several(40, 'busy'))
   for (let ended = 0; ended < 10; ended++) await end('many')
-  // Those that hold slots get no slot of the reserve, whoever has it.
+  // Accounts that hold slots get none from the reserve, whoever holds those.
   assert.equal(running().length, 15)
   assert.ok((counts(running()).busy ?? 0) >= 5, JSON.stringify(counts(running())))
 })
@@ -152,7 +152,7 @@ test('a job larger than the share waits until no other large one runs, and is no
   const { running, end, queue } = await start(t)
   await queue(job('first', 10 * MB))
   await queue(job('huge', 200 * MB), job('late', 5 * MB), job('late'), job('small'))
-  // A large job of another account begins from the reserve, and small ones begin always.
+  // A large job of another account starts in the reserve. Small jobs always start.
   assert.deepEqual(counts(running()), { first: 1, late: 2, small: 1 })
   await queue(job('late', MB), job('fourth', 6 * MB), job('fifth', 4 * MB))
   assert.deepEqual(counts(running()), { first: 1, late: 2, small: 1, fifth: 1 })
@@ -186,4 +186,15 @@ test('a job that fills the share does not delay a job of another account that is
   assert.deepEqual(running(), ['many', 'other', 'third'])
   await end('other')
   assert.deepEqual(running(), ['many', 'third', 'other'])
+})
+
+test('a job in the reserve makes room for that of another account as soon as it is called', async (t) => {
+  const { executions, running, queue } = await start(t, { slots: 256 })
+  await queue(...several(240, 'many'))
+  const others = ACCOUNTS.filter((account) => account !== 'many')
+  await queue(...others.slice(0, 9).map((account) => job(account)))
+  assert.equal(running().length, 240 + 8)
+  for (const { events } of executions.all) await events.beforeCall?.()
+  await queue(job(others[9] ?? ''))
+  assert.equal(running().length, 240 + 10)
 })

@@ -1,4 +1,4 @@
-/** The worker: what it executions, when, and how it ends. */
+/** The worker: which jobs it executes, when, and how executions end. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
@@ -48,7 +48,7 @@ const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: num
     })
   ).jobs
 
-/** Lets the first claim of the worker come back empty. */
+/** Waits until the worker's first claim has found nothing. */
 async function runsNothingWaits(store: Store): Promise<void> {
   await store.ping()
   await store.ping()
@@ -60,7 +60,7 @@ test('a job that this node claims again has one run: the earlier one is lost', a
   await store.accept(acceptance([job]))
   worker.wake()
   await executions.atLeast(1)
-  // Another node considers this one dead.
+  // Another node considers this one dead and rescues the job.
   await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
   worker.wake()
   const [first, second] = await executions.atLeast(2)
@@ -159,7 +159,7 @@ test('an acceptance may wait for a hundredth of the time that its model takes la
   await create('gpt-5', true, 500)
   await create('gpt-5-mini', true, 60_000)
   await create('gpt-5-mini', true, 0)
-  // Nobody waits for its answer, but somebody for its ID.
+  // The caller waits only for the job's ID, not for the answer.
   await create('gpt-5-mini', false, 0)
   assert.deepEqual(waits, [0, 5, 0, 10, 0])
 })
@@ -232,7 +232,7 @@ test('a job of which the database rejects every outcome stays held here until it
   const [run] = await executions.atLeast(1)
   run?.end()
   await errors.atLeast(2)
-  // Its slot is free again.
+  // The job holds no slot.
   await enqueue(newJob())
   await executions.atLeast(2)
   const claim = { jobId: job.id, attempt: 1 }
@@ -266,7 +266,7 @@ test('an unknown error is retried without another execution', async (t) => {
   assert.equal(await status(store, job), 'completed')
 })
 
-/** A store that rejects permanently the outcomes with this content, or all of them. */
+/** A store that permanently rejects outcomes with this content, or all outcomes if it is null. */
 function rejecting(contentJson: string | null) {
   const rejects = ({ outcome }: Settlement) =>
     contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
@@ -292,7 +292,7 @@ test('suspects are executed in groups that grow, next to other jobs, and their s
   assert.equal(all.length, 2, 'one suspect and the other job')
   assert.deepEqual(worker.suspects, { queued: 4, running: 1 })
   await running()[0]?.events.beforeCall?.()
-  // As if this node had crashed: only the suspect that started counts.
+  // As if this node had crashed, only the suspect that started would count.
   running()[0]?.end()
   await settled.atLeast(1)
   await executions.atLeast(4)

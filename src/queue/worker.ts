@@ -1,6 +1,6 @@
 /**
- * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the jobs, and releases those that a
- * draining node cannot finish.
+ * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the claimed jobs, and releases
+ * those that a draining node cannot finish.
  */
 import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -23,21 +23,23 @@ import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
 import { type SettleOptions, settle } from './settle.ts'
 
-/** The shortest pause before queued jobs past their deadline are failed, so that those of the same moment fail together. */
+/**
+ * The shortest pause before queued jobs past their deadline are failed. Jobs whose deadlines are close together fail in one
+ * step.
+ */
 const LEAST_DEADLINE_PAUSE_MS = 20
-/** The pause after a failed claim. */
 const CLAIM_RETRY_MS = 1000
 /** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
-/** Writes may be delayed by this part of an execution's time to share a transaction, up to `MAX_WRITE_WAIT_MS`. */
+/** A write may wait for this part of an execution's time to share a transaction, but at most MAX_WRITE_WAIT_MS. */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
-/** The weight of the latest execution in the average time of its model. */
+/** The weight of the latest execution in the moving average of its model's execution times. */
 const LATEST = 0.1
 
 /**
- * The texts of a job that fails before they are loaded. The empty callback makes the dispatcher look for one, because nobody
- * knows whether there is one.
+ * Stands for the texts of a job that ends before they are loaded. The callback is unknown; an empty one makes the dispatcher
+ * look for it.
  */
 const NO_TEXTS: JobTexts = { messagesJson: '[]', responseFormatJson: TEXT_JSON, callbackJson: '' }
 
@@ -59,7 +61,7 @@ export interface WorkerOptions {
   readonly routes: Routes
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** A job with this crash count fails if it ran alone in its last crash. */
+  /** A job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`). */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
@@ -78,14 +80,14 @@ export class Worker {
   readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * Jobs whose every outcome the database rejects. This node keeps them, so that no node executes and pays for them again, until
-   * an operator cancels them or the process exits.
+   * Jobs whose outcomes the database rejects permanently. This node holds them until an operator cancels them or the process
+   * exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
   /** The recent average time of executions, by model. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
-  /** Whether jobs of unknown routes may be queued. */
+  /** Whether to query which routes have queued jobs. */
   #mustLook = false
   #cancelLook: (() => void) | null = null
   /** The earliest known deadline of queued jobs. */
@@ -133,8 +135,8 @@ export class Worker {
   }
 
   /**
-   * Takes places for the first of the jobs that are about to be accepted; none while jobs of their route are queued. Use each
-   * place with `execute`, or free it.
+   * Takes places for the jobs that are about to be accepted, in order, up to the first one that must be queued. Use each place
+   * with `execute`, or free it.
    * @param awaited whether a caller waits for the jobs
    */
   reserve(jobs: readonly Job[], awaited: boolean): Place[] {
@@ -150,7 +152,7 @@ export class Worker {
     return places
   }
 
-  /** Call this when the jobs without a place were queued. */
+  /** Call this when jobs that got no place were accepted, and so were queued. */
   queued(jobs: readonly Job[]): void {
     for (const job of jobs) {
       this.#scheduler.queuedJob(job)
@@ -159,7 +161,10 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** How long the acceptance of a job may wait for other writes, because executions of its model take far longer. */
+  /**
+   * How long the store may delay the acceptance of a job to share a transaction: a small part of the usual execution time of
+   * its model.
+   */
   acceptanceWaitMs({ model }: Job): number {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
@@ -181,8 +186,8 @@ export class Worker {
     }
     if (route === null) {
       this.#mustLook = true
-      // A suspect that waits for a model server would move from node to node, so known suspects are only looked for every
-      // LOOK_EVERY_MS.
+      // A suspect that waits for a model server would move from node to node at every call. So while suspects are known, the
+      // worker queries them only every LOOK_EVERY_MS.
       this.#scheduler.suspects.mustLook ||= this.#scheduler.suspects.queued === 0
     } else this.#scheduler.queued(route, null)
     this.#claimWhilePlanned()
@@ -208,7 +213,7 @@ export class Worker {
     )
   }
 
-  /** Stops the execution of a job that this node no longer holds, without writing anything. */
+  /** Stops the execution of a job that this node no longer holds. Writes nothing. */
   lose({ jobId, attempt }: Claim): void {
     if (this.#unsettleable.get(jobId)?.attempt === attempt) this.#unsettleable.delete(jobId)
     const held = this.#held.get(jobId)
@@ -244,7 +249,7 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // This node has claimed the job again before it noticed that another node had rescued it: the earlier run is lost.
+    // This node has claimed the job again before it noticed that another node had rescued it. The earlier execution is lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -256,11 +261,11 @@ export class Worker {
       if (job !== null) isSettled = await this.#run(job, place, held.stop, cacheKey)
       else if (held.stop.reason !== 'lost') await this.#release(claimed)
     } catch (error) {
-      // The job is safe: another node, or the next comparison with the database, finds it.
+      // The job is not lost: the next comparison with the database, or a rescue, returns it to the queue.
       onError(`handling job ${claimed.id} failed`, error)
     } finally {
       cancelDeadline?.()
-      // This node may have claimed the job again meanwhile.
+      // This node may have claimed the job again during this execution.
       if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)
       this.#scheduler.free(place, isSettled)
       if (place.isSuspect) this.#lookLater()
@@ -268,7 +273,10 @@ export class Worker {
     }
   }
 
-  /** Waits until the account may hold the bytes of the job, and reads its texts. Null if the job was stopped or deleted. */
+  /**
+   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Null if the job was stopped or
+   * deleted.
+   */
   async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
     const { store, clock, bytes, onError } = this.#options
     const { textBytes, ...job } = claimed
@@ -288,7 +296,7 @@ export class Worker {
     return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
-  /** Returns whether the job has its outcome. */
+  /** Executes and settles the job. Returns false if the job was released or lost instead. */
   async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     metrics.started(job, clock.nowMs())
@@ -334,7 +342,7 @@ export class Worker {
     return true
   }
 
-  /** Records that a job with this deadline is queued. */
+  /** Records that a job with this deadline is queued. Sets a timer that fails such jobs. */
   #mayMiss(deadlineMs: number | null | undefined): void {
     if (deadlineMs == null || this.#state !== 'running') return
     if (this.#nextDeadline !== null && this.#nextDeadline.ms <= deadlineMs) return
@@ -344,7 +352,7 @@ export class Worker {
     this.#nextDeadline = { ms: deadlineMs, cancel: atTime(clock, atMs, () => void this.#failPastDeadline()) }
   }
 
-  /** Never rejects. The look afterwards finds the next deadline, or tries again. */
+  /** Never rejects. The query afterwards finds the next deadline, or these jobs again. */
   async #failPastDeadline(): Promise<void> {
     try {
       await failPastDeadline(this.#options)
@@ -357,7 +365,7 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** Records the start of a suspect: from now on, a crash of this node counts against it. */
+  /** Records the start of a suspect: from then on, a crash of this node counts against the job. */
   async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
     const { store, node, clock, onError } = this.#options
     await retryWrite(
@@ -368,13 +376,12 @@ export class Worker {
     )
   }
 
-  async #release(job: Pick<ClaimedJob, 'id' | 'attempt' | 'deadlineMs'>): Promise<void> {
+  async #release(job: Pick<ClaimedJob, 'id' | 'attempt'>): Promise<void> {
     const { store, node } = this.#options
     await store.release(node, [claimOf(job)])
-    this.#mayMiss(job.deadlineMs)
   }
 
-  /** Retried like a settlement, because only this node knows what the job has paid for. */
+  /** Retries like a settlement, because only this node knows the usage that the job has paid for. */
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock, routes } = this.#options
     const { mayRetry, onError } = this.#settleOptions
@@ -409,7 +416,7 @@ export class Worker {
   }
 
   /**
-   * Never rejects.
+   * Makes claims until none is planned. Never rejects.
    * @param first null to query the store first
    */
   async #claimAll(first: PlannedClaim | null): Promise<void> {
@@ -448,7 +455,7 @@ export class Worker {
     this.#lookLater()
   }
 
-  /** Never rejects. Pauses if the claim fails. */
+  /** Never rejects. After a failed claim, pauses before it resolves. */
   async #claim(claim: PlannedClaim): Promise<void> {
     const { store, node, clock, onError } = this.#options
     this.#scheduler.begin(claim)
@@ -471,7 +478,10 @@ export class Worker {
     this.assigningCalls.end(call)
   }
 
-  /** While model servers are unavailable or suspects are queued, time alone may change what can be done. */
+  /**
+   * Repeats the look while model servers are unavailable or suspects are queued, because then time alone may change what can
+   * run.
+   */
   #lookLater(): void {
     const { clock, routes } = this.#options
     const { suspects } = this.#scheduler

@@ -1,15 +1,15 @@
 /**
  * Bounds the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
  * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
- * `answers` being written. Bytes are what something takes in memory, not the length of its text.
+ * `answers` being written. Bytes are what a thing takes in memory, not the length of its text.
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - An account may hold half of what the other accounts leave of the rest. Alone, it may hold half of the rest; next to one
- *   other account, a third. However much it holds, there is room for others, and only an account that exceeds its part waits.
- * - Each account may hold one large thing at a time regardless of its part, as far as there is room.
- * - A large thing is always granted when no other large one is held, so that one larger than the whole share is held alone.
- * - Freed bytes go to the waiting account that holds fewest, and are kept for it until its request fits, so that many smaller
- *   requests cannot starve a larger one. Within an account, first come, first served.
+ * - Of the rest, an account may hold half of what other accounts leave (its part): half of the rest if it is alone, a third
+ *   next to one other account. So there is always room for others, and only an account that exceeds its part waits.
+ * - If there is room, each account may hold one large thing regardless of its part.
+ * - A large thing is always granted if no other large one is held. So one that is larger than the share is held alone.
+ * - Freed bytes go to the waiting account that holds fewest, and are kept until its request fits, so that many smaller requests
+ *   cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -29,10 +29,10 @@ export const SHARES = {
 export type ShareName = keyof typeof SHARES
 export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
-/** The fraction of a share that `withReserve` adds for accounts that hold no large thing. */
+/** The size of the reserve for newcomers, as a fraction of the share (see `withReserve`). */
 const NEWCOMER_RESERVE = 1 / 8
 
-/** `over part`: the account already holds its part. `full`: it does not, but others hold the bytes that it needs. */
+/** `over part`: the account exceeds its part. `full`: it does not, but others hold the bytes that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -41,13 +41,13 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (granted: boolean) => void
 }
 
-/** One share of the budget. It counts whole bytes only, so that sums return to 0. */
+/** One share of the budget. It counts only whole bytes, so that sums return to exactly 0. */
 export class ByteShare {
   readonly limit: number
   /** The limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total, no account can exceed its part, so small things are granted without a look at the account. */
+  /** Up to this total, no account can exceed its part, so small things are granted without a check of the account. */
   readonly #openToSmall: number
   /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
@@ -56,38 +56,40 @@ export class ByteShare {
   readonly held: ReadonlyCounts<string> = this.#held
   /** Requests that wait, by account. */
   readonly waiting: ReadonlyCounts<string> = this.#waiting
-  /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
+  /**
+   * Waiting requests by account. The account that was granted bytes longest ago comes first. A set keeps the order of arrival.
+   */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
-  /** Bytes that accounts hold of the reserve for newcomers, and the size of that reserve. */
+  /** Bytes of the reserve for newcomers, by the account that holds them, and the size of that reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether accounts that hold no large thing may hold one beyond the limit. Then a job that takes the whole
-   * share for long does not delay smaller ones of others.
+   * @param withReserve whether an account that holds no large thing (a newcomer) may hold one beyond the limit. So a job that
+   * takes the whole share for a long time does not delay smaller jobs of other accounts
    */
   constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
     this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
-    // With a third held, half of what is left is a third.
+    // If a third is held by others, half of the remaining two thirds is a third.
     this.#openToSmall = this.#limitOfLarge / 3
   }
 
-  /** Bytes that are not held; 0 while something larger than the share is held. */
+  /** How many bytes are not held; 0 while something larger than the share is held. */
   get free(): number {
     return Math.max(0, this.limit - this.#held.total)
   }
 
-  /** How many bytes small things may still take, of the free bytes or of their reserve. */
+  /** How many more bytes small things may take, from the free bytes or from their reserve. */
   get freeForSmall(): number {
     const small = this.#held.total - this.#large.total
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** How much the account may hold now, including what it already holds. */
+  /** How many bytes the account may hold now, including what it holds already. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
@@ -101,7 +103,7 @@ export class ByteShare {
 
   /** Counts the bytes if the account may hold them now. Release granted bytes exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // A fast path for the common case, which occurs several times per request.
+    // A fast path for the usual case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -112,8 +114,8 @@ export class ByteShare {
   }
 
   /**
-   * Waits until the account may hold the bytes. True once they are counted, false if the signal stopped the wait first. Returns
-   * a promise only if it must wait.
+   * Waits until the account may hold the bytes. True when they are counted, false if the signal stopped the wait. Returns a
+   * promise only if it must wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -142,8 +144,8 @@ export class ByteShare {
   }
 
   /**
-   * Frees bytes, in the same amount in which they were counted. A waiting request that gets them continues in a later microtask,
-   * never inside this call.
+   * Frees bytes, in the same amount in which they were counted. A waiting request that gets them continues in a later
+   * microtask, never during this call.
    */
   release(account: string, bytes: number): void {
     this.#held.add(account, -bytes)
@@ -154,13 +156,13 @@ export class ByteShare {
     if (this.#queue.size > 0) this.#grantWaiting()
   }
 
-  /** Changes a count of `from` bytes to `to` bytes. */
+  /** Replaces a count of `from` bytes by one of `to` bytes. */
   resize(account: string, from: number, to: number): void {
     this.hold(account, to)
     this.release(account, from)
   }
 
-  /** Counts granted bytes, in the reserve if the rest has no room. */
+  /** Counts granted bytes. They are in the reserve for newcomers if there is no other room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -196,13 +198,15 @@ export class ByteShare {
 
   #decideLarge(account: string, bytes: number, isWithinPart: boolean): ByteDecision {
     if (!isWithinPart && this.#large.of(account) > 0) return 'over part'
-    // Bytes of the reserve must not delay something larger than the share.
+    // Bytes in the reserve for newcomers must not delay a thing that is larger than the share.
     if (this.#large.total <= this.#reserved.total) return 'granted'
     const hasRoom = this.#large.total + bytes <= this.#limitOfLarge && this.#held.total + bytes <= this.limit
     return hasRoom ? 'granted' : 'full'
   }
 
-  /** Grants waiting requests. One release can make room for several, and for accounts that exceeded their part. */
+  /**
+   * Grants waiting requests until none fits: one release can make room for several, even of accounts that exceeded their part.
+   */
   #grantWaiting(): void {
     while (this.#grantNext()) {}
   }
@@ -256,7 +260,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes limits the share for callbacks if it is less than its part of the total */
+  /** @param maxCallbackBytes limits the share for callbacks, if it is less than their part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
@@ -267,26 +271,27 @@ export class ByteBudget {
 }
 
 /*
- * The estimates of what things take in memory, from the bytes of their text. The factors are measured (`byte-budget.test.ts`)
- * with ASCII text that has one character outside Latin-1, so that V8 stores every character in two bytes: the most that a
- * text can take. Of a large two-byte text that a buffer decodes, Node reports half; the factors count all.
+ * Estimates what things take in memory from the bytes of their text. The factors were measured (`byte-budget.test.ts`) with
+ * ASCII text that has one character outside of Latin-1. V8 stores every character of such a text in two bytes, which is the
+ * most that a text can take. Node reports only half of the memory of a large text of this kind that was decoded from a buffer;
+ * the factors include all of it.
  */
 
-/** A body being received: one buffer. */
+/** A body that is being received: one buffer. */
 const UPLOAD_FACTOR = 1
 /** A received body: its buffer, its text, and the messages that were parsed from it. */
 const REQUEST_FACTOR = 5
-/** A waiting single create: the messages, with which the job is created again if it vanishes. */
+/** A request that waits for its job: the messages, from which the job is created again if it no longer exists. */
 const WAITING_REQUEST_FACTOR = 2
-/** A running job: the JSON text of its messages, and the body of the call, as text and as a buffer. */
+/** A running job: the JSON text of its messages, and the body of the call, both as text and as a buffer. */
 const JOB_FACTOR = 5
-/** A callback being sent: content and payload, and the body made of them, as text and as a buffer. */
+/** A callback that is being sent: the content, the payload, and the body made of them, both as text and as a buffer. */
 const CALLBACK_FACTOR = 5
-/** An answer being written: the stored result, and the response made from it. */
+/** An answer that is being written: the stored result, and the response made from it. */
 const ANSWER_FACTOR = 4
-/** A running job, in addition to its text: its objects, its slot, its call. */
+/** What a running job takes in addition to its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
-/** Any other thing, in addition to its text. */
+/** What any other thing takes in addition to its text. */
 const FIXED_BYTES = 1024
 
 export const uploadBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * UPLOAD_FACTOR
@@ -296,14 +301,16 @@ export const requestBytes = (bodyBytes: number): number => FIXED_BYTES + bodyByt
 export const waitingRequestBytes = (bodyBytes: number): number =>
   FIXED_BYTES + bodyBytes * WAITING_REQUEST_FACTOR
 
-/** @param textBytes of messages, response format and callback as JSON text, as they are stored */
+/** @param textBytes the stored bytes of messages, response format and callback as JSON text */
 export const jobBytes = (textBytes: number): number => JOB_BYTES + textBytes * JOB_FACTOR
 
 export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBytes * CALLBACK_FACTOR
 
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
-/** Estimates a running job from the length of its texts in UTF-16 units: exact enough, and without a pass over the texts. */
+/**
+ * Estimates a running job from the length of its texts in UTF-16 units, which is exact enough and needs no pass over the texts.
+ */
 export function bytesOfJob({
   messagesJson,
   responseFormatJson,

@@ -1,4 +1,4 @@
-/** Counts things by key, such as deliveries by account. A key whose count is 0 uses no memory. */
+/** Counts things by key, such as slots by account. A key whose count is 0 takes no memory. */
 
 export interface ReadonlyCounts<Key> {
   readonly total: number

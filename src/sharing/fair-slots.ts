@@ -1,25 +1,25 @@
 /**
  * Slots that accounts share, such as those of an upstream: at most `limit` are held at once.
  *
- * - The next free slot goes to the waiting account that holds fewest slots divided by its weight; among equals, to the one that
- *   released a slot longest ago. Within an account, first come, first served. An account with many waiting requests therefore
- *   delays another only until the next slot is released.
- * - Requests of a higher priority go first, regardless of their account, but each lower priority with waiting requests gets a
+ * - The next free slot goes to the waiting account that holds fewest slots divided by its weight, and among equals to the one
+ *   that released a slot longest ago. Within an account, first come, first served. So an account with many waiting requests
+ *   delays another one only until the next slot is released.
+ * - Requests of a higher priority go first, whatever their account, but each lower priority with waiting requests gets a
  *   twentieth of the slots.
  * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
  *
- * A request never overtakes a waiting one: while a request waits, no slot that it could have is free.
+ * A request never overtakes a waiting one: while a request waits, no slot is free that it could have.
  */
 import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
-  /** The limit may change; a higher one takes effect at the next release, or with `limitChanged`. */
+  /** The limit may change. A higher one takes effect at the next release, or with `limitChanged`. */
   readonly limit: number
   /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
   readonly reserve: number
-  /** An account may use the reserve while it holds fewer slots than this; defaults to 1. */
+  /** An account may use the reserve while it holds fewer slots than this; 1 if absent. */
   readonly reserveUpTo?: number
 }
 
@@ -29,9 +29,9 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** The weight in the account's latest request; it changes only with the account's tier. */
+  /** The weight in the account's latest request. It changes only with the account's tier. */
   weight: number
-  /** A set keeps the order of arrival, and removes any request in constant time. */
+  /** A set keeps the order of arrival, and can remove any request in constant time. */
   readonly requests: Set<WaitingRequest>
 }
 
@@ -43,7 +43,7 @@ export class FairSlots {
   readonly #waiting = new Counts<string>()
   /** Accounts with waiting requests of normal priority. The one that released a slot longest ago comes first. */
   readonly #queue: WaitingAccounts = new Map()
-  /** The queues of all priorities; null until a request has another priority than normal. */
+  /** The waiting accounts of all priorities; null until a request has a priority other than normal. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   /** Slots by account. */
@@ -67,8 +67,8 @@ export class FairSlots {
   }
 
   /**
-   * Waits for a slot. True once it is taken, false if the signal stopped the wait first. Returns a promise only if it must wait.
-   * @param weight of the account: with twice the weight it may hold twice as many slots while others wait
+   * Waits for a slot. True when it is taken, false if the signal stopped the wait. Returns a promise only if it must wait.
+   * @param weight the weight of the account: with twice the weight, it gets twice as many slots while others wait
    */
   acquire(
     account: string,
@@ -94,21 +94,21 @@ export class FairSlots {
     })
   }
 
-  /** Frees a slot of the account. A waiting request that gets it continues in a later microtask, never inside this call. */
+  /** Frees a slot of the account. A waiting request that gets it continues in a later microtask, never during this call. */
   release(account: string): void {
     this.#held.add(account, -1)
     if (this.#queue.size === 0 && this.#queues === null) return
     for (const queue of this.#queues === null ? [this.#queue] : Object.values(this.#queues)) {
       const waiting = queue.get(account)
       if (waiting === undefined) continue
-      // The account moves to the end, so that accounts with equally many slots take turns.
+      // The account moves to the end, so that accounts with equally many slots alternate.
       queue.delete(account)
       queue.set(account, waiting)
     }
     this.limitChanged()
   }
 
-  /** Call this after the limit has changed. It grants every waiting request that may now have a slot. */
+  /** Grants every waiting request that may have a slot now. Call this after the limit has changed. */
   limitChanged(): void {
     while (this.#waiting.total > 0 && this.#held.total < this.limit && this.#grantNext()) {}
   }
@@ -127,7 +127,7 @@ export class FairSlots {
     return false
   }
 
-  /** Grants a slot to the account that holds fewest among those that may have it. */
+  /** Grants a slot to the waiting account that holds the fewest slots for its weight, among those that may have one. */
   #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
@@ -162,17 +162,17 @@ export class FairSlots {
   }
 }
 
-/** The fraction of the slots that is reserved, at least one slot. */
+/** The fraction of the slots that is reserved; at least one slot. */
 const SLOT_RESERVE = 1 / 16
-/** With fewer slots than this there is no reserve, because a single account would have too few. */
+/** With fewer slots there is no reserve, because a single account would have too few. */
 const LEAST_SLOTS_WITH_RESERVE = 4
 
-/** How many of a node's slots for jobs, or for pending responses, are reserved. */
+/** How many of a node's slots are reserved. Used for jobs and for pending responses. */
 export function reserveOf(slots: number): number {
   return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
 }
 
-/** How many slots any account may have now: the free slots beyond the reserve. 0 or less if there are none. */
+/** How many slots any account may have now: those that are free without the reserve; 0 or less if there are none. */
 export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: ReadonlyCounts<string>): number {
   return limit - reserve - held.total
 }

@@ -1,13 +1,13 @@
-/** Counts events by key and minute. A key's window begins with its first count. */
+/** Counts events by key and minute. The minute of a key begins with its first event. */
 import type { Clock } from '../clock.ts'
 
 const WINDOW_MS = 60_000
-/** With more keys than this, windows that have ended are dropped. */
+/** With more keys than this, those whose minute has ended are dropped. */
 const MAX_KEYS = 10_000
 
 export interface MinuteCount {
   readonly count: number
-  /** The time until the window ends. */
+  /** The time until the minute ends, in milliseconds. */
   readonly leftMs: number
 }
 
@@ -16,7 +16,7 @@ interface Window {
   readonly endsMs: number
 }
 
-/** Counts what each key does in its current minute, such as the reads of an API key or the creates of an account. */
+/** Counts what each key does in its current minute, such as the reads of an API key or the jobs that an account creates. */
 export class MinuteCounter {
   readonly #clock: Pick<Clock, 'steadyMs'>
   readonly #windows = new Map<string, Window>()
@@ -26,8 +26,8 @@ export class MinuteCounter {
   }
 
   /**
-   * Adds to the count, and returns the new one. A cost above 1 that exceeds the limit is not added
-   * at all; the returned count is then above the limit.
+   * Adds to the count, and returns the new count. If a cost above 1 would exceed the limit, nothing is added, but the returned
+   * count includes it and is above the limit.
    */
   add(key: string, cost = 1, limit = Number.POSITIVE_INFINITY): MinuteCount {
     const nowMs = this.#clock.steadyMs()

@@ -1,13 +1,13 @@
 /**
  * Accounts, their keys, and the admin tokens that operators create: the part of the storage contract that authentication and
- * operators use. Of keys and tokens, only hashes are stored.
+ * operators use. Keys and tokens are stored only as hashes.
  */
 import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
   /**
-   * Adds a key, and creates the account if it is new, in one transaction. An account that exists keeps its tier; see
-   * `NewKeyResult`. A second call with the same key rejects.
+   * Adds a key, and creates the account if it is new, in one transaction. An existing account must have the tier of the key
+   * (`NewKeyResult`). A second call with the same key rejects.
    */
   createKey(key: NewKey): Promise<NewKeyResult>
 
@@ -15,42 +15,42 @@ export interface AccountStore {
   listKeys(): Promise<KeyRecord[]>
 
   /**
-   * A page of the hashes of all keys, including revoked and expired ones, in the order of the hashes: those after the last
-   * hash of the previous page.
+   * Returns a page of the hashes of all keys, including revoked and expired ones, in order.
+   * @param after the last hash of the previous page
    */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
   /** Returns keys, newest first. */
   searchKeys(search: KeySearch): Promise<KeyRecord[]>
 
-  /** Returns accounts by name. */
+  /** Returns accounts in the order of their names. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
   /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
   /**
-   * Creates a key with the account and label of another one and as long a life. The other key expires at the end of its grace
-   * time, or earlier if it was going to. See `RotatedKey`.
+   * Creates a key with the account, the label and the lifetime of another key. The other key expires after its grace time, or
+   * earlier if it was going to.
    */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
-  /** Stores that the keys were used in the hour that starts at `hourMs`, unless a later hour is stored. */
+  /** Stores that the keys were used in the hour that starts at `hourMs`, unless a later hour is stored already. */
   noteKeyUses(keyIds: readonly string[], hourMs: number): Promise<void>
 
-  /** The key with this hash, or null. The caller checks whether it has expired or was revoked. */
+  /** The key with this hash, or null. The caller must check whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
   /** Moves an account to a tier; false if the account does not exist. Jobs already accepted keep their tier. */
   setTier(account: string, tier: string): Promise<boolean>
 
   /**
-   * Rejects new jobs of the account from `sinceMs` on; null ends the suspension. False if the account does not exist. Suspending
-   * a suspended account keeps the first time.
+   * Rejects new jobs of the account from `sinceMs` on; null ends the suspension. If the account is already suspended, the
+   * earlier time stays. False if the account does not exist.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Sets these caps of the account, and leaves the others as they are; false if the account does not exist. */
+  /** Sets these caps of the account and does not change the others; false if the account does not exist. */
   setCaps(account: string, caps: Partial<OwnCaps>): Promise<boolean>
 
   /** Sends events of jobs created from now on to this URL; null stops them. False if the account does not exist. */
@@ -60,12 +60,12 @@ export interface AccountStore {
   secrets(account: string): Promise<Secrets | null>
 
   /**
-   * Makes `secret` the account's signing secret; the previous one remains valid for a day. False if the account does not
-   * exist. A second call rotates again, and the secret before the first is lost.
+   * Makes `secret` the account's signing secret. The previous one remains valid for a day, and the one before that no longer
+   * is. False if the account does not exist. A second call rotates again.
    */
   rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
 
-  /** Whether any account exists. The first start creates one. */
+  /** Whether any account exists. The first start of a server creates one. */
   hasAccounts(): Promise<boolean>
 }
 
@@ -78,7 +78,7 @@ export interface OwnCaps {
   readonly monthlyTokens: OwnCap
   /** In millionths of the currency; absent to use the tier's cap. */
   readonly monthlyCost?: OwnCap
-  /** Jobs that are open at the same time. */
+  /** How many jobs may be open at the same time. */
   readonly openJobs: OwnCap
   readonly storedBytes: OwnCap
 }
@@ -89,7 +89,7 @@ export interface NewKey {
   readonly account: string
   /** The tier of a new account. For an existing one, it must be the account's tier. */
   readonly tier: string
-  /** The signing secret if the account is new. */
+  /** The signing secret of the account, if it is new. */
   readonly secret: string
   /** The operator's name for the key. */
   readonly label?: string | null
@@ -97,7 +97,7 @@ export interface NewKey {
   readonly expiresAtMs: number | null
 }
 
-/** `other tier`: the account exists with the named tier; nothing was stored. */
+/** `other tier`: the account exists with the returned tier. Nothing was stored. */
 export type NewKeyResult =
   | { readonly kind: 'created' }
   | { readonly kind: 'other tier'; readonly tier: string }
@@ -110,7 +110,7 @@ export interface KeyRotation {
   readonly graceMs: number
 }
 
-/** `not active`: the key was revoked or has expired; nothing was stored. */
+/** `not active`: the key was revoked or has expired. Nothing was stored. */
 export type RotatedKey =
   | { readonly kind: 'rotated'; readonly newKey: KeyRecord; readonly oldExpiresAtMs: number }
   | { readonly kind: 'not active' }
@@ -127,11 +127,11 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** The start of the hour of its last use, approximately; null if it was never used. */
+  /** The start of the hour in which the key was last used, approximately; null if it was never used. */
   readonly usedAtMs: number | null
   /** When its account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
-  /** The URL that receives the events of its jobs; null if none does. */
+  /** The URL that receives the events of the account's jobs; null for none. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
 }
@@ -159,9 +159,9 @@ export interface AccountRecord {
   readonly activeKeys: number
   /** When the signing secret was last rotated; null if never. */
   readonly rotatedAtMs: number | null
-  /** When it was suspended; null if it is not suspended. */
+  /** When the account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
-  /** The URL that receives the events of its jobs; null if none does. */
+  /** The URL that receives the events of the account's jobs; null for none. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
   readonly quotaUse: QuotaUse
@@ -173,7 +173,7 @@ export interface Secrets {
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
 }
 
-/** Admin tokens that operators create, in addition to the one of the server: the part of the storage contract that operators use. Only hashes are stored. */
+/** The admin tokens that operators create, in addition to the one in the server's settings. Only their hashes are stored. */
 export interface AdminTokenStore {
   /** `name taken`: a token that was not revoked has the name; nothing was stored. */
   createAdminToken(token: NewAdminToken): Promise<'created' | 'name taken'>
@@ -187,13 +187,13 @@ export interface AdminTokenStore {
 
 export interface NewAdminToken {
   readonly id: string
-  /** The operator or program that uses it, as the audit log shows it. */
+  /** The operator or program that uses the token, for the audit log. */
   readonly name: string
   readonly hash: string
-  /** A read-only token cannot change anything, and cannot read contents of jobs. */
+  /** A read-only token can neither change anything nor read the contents of jobs. */
   readonly readOnly: boolean
   readonly createdAtMs: number
-  /** Null if it never expires. */
+  /** Null if the token never expires. */
   readonly expiresAtMs: number | null
 }
 

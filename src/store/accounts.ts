@@ -92,7 +92,10 @@ function readAccount(row: Row): AccountRecord {
   }
 }
 
-/** Returns the name unchecked: `Tiers.of` treats a tier of another version, unknown to this one, as the smallest. */
+/**
+ * Returns the name without checking it: `Tiers.of` treats a tier of another version, which this one does not know, as the
+ * smallest.
+ */
 export function readTier(row: Row): string {
   return textOf(row, 'tier')
 }
@@ -128,7 +131,7 @@ function capCell(cap: OwnCap): number | null {
   return cap === 'none' ? NO_CAP : cap
 }
 
-/** The value that an update writes: the column itself if the cap stays as it is. */
+/** The new value of a cap's column: the column itself if the cap does not change. */
 function newCell(cap: OwnCap | undefined, column: Sql): Sql {
   return cap === undefined ? column : sql`${capCell(cap)}`
 }

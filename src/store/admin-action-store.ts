@@ -1,37 +1,39 @@
 /**
- * Admin actions on stored data: cancelling and deleting jobs, deleting accounts, scrubbing. Each method is one short transaction,
- * so that servers hardly wait; the caller repeats methods that return a count or the next job.
+ * Admin actions on stored data: cancelling and deleting jobs, deleting accounts, scrubbing. Each method except `scrub` is one
+ * short transaction, so it hardly delays servers. Callers repeat methods that return a count or the next job.
  */
 import { cancelledErrorJson } from '../job/cancelled.ts'
 import { NO_USAGE } from '../job/job.ts'
 
 export interface AdminActionStore {
   /**
-   * Settles an unfinished job, regardless of which node holds it: it fails with `cancelled`, its callback is owed, and its
-   * usage is counted. The nodes that run it or have a pending response for it find out through `takeCancelled`; their later
-   * writes change nothing. On SQLite `depth` counts the job until then. A second call changes nothing.
+   * Settles an unfinished job, whichever node holds it: it fails with `cancelled`, its callback is pending, and its usage
+   * counts. `takeCancelled` reports the job to the nodes that run it or have a pending response for it; later writes of those
+   * nodes change nothing. On SQLite, `depth` counts the job until it was reported. A second call changes nothing.
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 
-  /** Does the same for up to `limit` jobs of an account. Returns how many; fewer than `limit` means that none are left. */
+  /**
+   * Cancels up to `limit` jobs of an account like `cancelJob`. Returns how many; fewer than `limit` means that none are left.
+   */
   cancelJobs(which: CancelJobs): Promise<number>
 
   /** Deletes a finished job, with its outcome, cached response, callback and attempts. Its usage still counts. */
   deleteJob(jobId: string): Promise<Deleted>
 
-  /** Looks at the next jobs after an ID, in order of IDs, and deletes the finished ones of the account. */
+  /** Examines the next jobs after an ID, in order of IDs, and deletes those of the account that have finished. */
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
   /**
    * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. Its usage moves to the name
-   * `usageAs`, which no account has. Afterwards no write can store a job for it. If a concurrent write stored one meanwhile,
-   * this returns `has open jobs` although the account is gone: cancel and delete those jobs, too.
+   * `usageAs`, which no account has. Afterwards no write can store a job for the account. If a concurrent write stored a job
+   * during the deletion, `has open jobs` is returned although the account is gone. Then cancel and delete its jobs, too.
    */
   deleteAccount(account: string, usageAs: string): Promise<AccountDeleted>
 
   /**
-   * Removes deleted data from the disk as far as the database allows. SQLite rewrites its file, empties its log, and blocks other
-   * writes meanwhile. Postgres vacuums its tables.
+   * Removes deleted data from the disk as far as the database allows. SQLite rewrites its file and empties its log, which
+   * blocks other writes. Postgres vacuums its tables.
    */
   scrub(): Promise<void>
 }
@@ -40,7 +42,7 @@ export interface CancelJobs {
   readonly account: string
   /** Whether to cancel running jobs as well as queued ones. */
   readonly running: boolean
-  /** Only jobs before this ID, so that jobs that arrive meanwhile do not prolong it indefinitely. */
+  /** Only jobs before this ID, so that jobs accepted during the action do not prolong it indefinitely. */
   readonly beforeJobId: string
   readonly limit: number
   readonly nowMs: number
@@ -69,7 +71,7 @@ export interface CancelledOutcome {
 /** The stored outcome of a job that an operator cancelled. */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
-/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores one. */
+/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores a cost. */
 export function pricedUsageJson(usageJson: string): string {
   return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
 }

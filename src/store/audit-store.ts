@@ -1,6 +1,6 @@
 /**
  * The audit log: who did what to the service. An entry is added before its admin action and completed after it, so no action is
- * missing. An entry without an outcome was interrupted. Entries never change otherwise and are never deleted.
+ * missing. If an entry has no outcome, its action was interrupted. Nothing else changes entries, and they are never deleted.
  */
 
 export interface AuditStore {
@@ -24,23 +24,19 @@ interface AuditFields {
   readonly what: string
   /** The job, batch, key or admin token that the action was about, if any. */
   readonly target: string | null
-  /** JSON text; never contents or secrets. */
+  /** JSON text. It never contains contents of jobs or secrets. */
   readonly detailsJson: string
 }
 
 export interface NewAuditEntry extends AuditFields {
-  readonly account: string | AccountOfJob | AccountOfBatch | null
+  readonly account: string | AccountOf | null
 }
 
-/** Names the account through a job. The statement that adds the entry looks it up; null if the job does not exist. */
-export interface AccountOfJob {
-  readonly ofJob: string
-}
-
-/** Names the account through a batch. */
-export interface AccountOfBatch {
-  readonly ofBatch: string
-}
+/**
+ * Names the account through a job, batch or key. The statement that adds the entry looks up the account, and stores null if the
+ * job, batch or key does not exist.
+ */
+export type AccountOf = { readonly ofJob: string } | { readonly ofBatch: string } | { readonly ofKey: string }
 
 export interface AuditEntry extends AuditFields {
   /** The account that the action was about, if any. */

@@ -5,7 +5,7 @@ import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql } from './sql.ts'
 
 export const auditOperations = {
-  // If the response was lost, the statement is repeated and finds its own row.
+  // If the response is lost, the statement is repeated and finds its own row.
   addAuditEntry: repeatableWrite(function* (entry: NewAuditEntry): Steps<void> {
     const { id, atMs, who, what, account, target, detailsJson } = entry
     yield sql`
@@ -32,8 +32,9 @@ export const auditOperations = {
 
 function accountOf(account: NewAuditEntry['account']) {
   if (account === null || typeof account === 'string') return account
+  if ('ofKey' in account) return sql`(select account from keys where id = ${account.ofKey})`
   if ('ofBatch' in account) return sql`(select account from batches where id = ${account.ofBatch})`
-  // On Postgres, the statement would fail for a text that is not a UUID.
+  // On Postgres, the statement would fail if this text were not a UUID.
   return isJobId(account.ofJob) ? sql`(select account from jobs where id = ${account.ofJob})` : null
 }
 

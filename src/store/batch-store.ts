@@ -1,8 +1,7 @@
 /**
  * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes
- * their results to files. While it is open, one node owns it and stores each step with one write: the results of lines, the
- * position in the input, and the new state of the batch. So a crash neither loses nor duplicates anything; it only repeats
- * a step.
+ * their results to files. While it is open, one node owns it. Each step of the batch is one write: the results of lines, the
+ * position in the input, and the new state. So a crash neither loses nor duplicates anything; the batch only repeats a step.
  */
 import type { OwnCaps } from './account-store.ts'
 
@@ -10,9 +9,18 @@ export const OPEN_STATUSES = ['validating', 'in_progress', 'cancelling'] as cons
 export const ENDED_STATUSES = ['completed', 'failed', 'expired', 'cancelled'] as const
 export type BatchStatus = (typeof OPEN_STATUSES | typeof ENDED_STATUSES)[number]
 
+/** Limits the batches that fail at once: these count in no quota, and each may store 256 KiB of problems. */
+export const MAX_STORED_BATCHES = 10_000
+
 export interface BatchStore {
-  /** Returns false, and stores nothing, if the account has `maxOpen` open batches already. A second call with the same ID rejects. */
-  createBatch(batch: NewBatch, maxOpen: number): Promise<boolean>
+  /**
+   * Returns false, and stores nothing, if the account already has `maxOpen` open batches. A second call with the same ID
+   * rejects.
+   *
+   * If the new batch has already ended and the account would have more than `maxStored` batches, the oldest one is deleted.
+   * `maxStored` is `MAX_STORED_BATCHES` if absent.
+   */
+  createBatch(batch: NewBatch, maxOpen: number, maxStored?: number): Promise<boolean>
 
   /** Returns null if the batch does not exist or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
@@ -23,29 +31,32 @@ export interface BatchStore {
   /** Returns batches, newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
-  /** Asks the owner to cancel the batch, unless it is already ending. Returns its new state; null if the account has none. */
+  /**
+   * Requests the cancellation of the batch, unless it is already ending. Returns its new state; null if the account has no such
+   * batch.
+   */
   cancelBatch(account: string, batchId: string, nowMs: number): Promise<StoredBatch | null>
 
   /**
-   * Assigns up to `limit` open batches that no live node owns to this node, oldest first. Beyond the limit, it assigns the oldest
+   * Assigns up to `limit` open batches without a live owner to this node, oldest first. Beyond the limit, it assigns the oldest
    * open batch of each account, so that no account waits for batches of others. Returns all open batches that the node then
-   * owns. No two live nodes own the same batch.
+   * owns. Two live nodes never own the same batch.
    */
   claimBatches(node: string, limit: number): Promise<StoredBatch[]>
 
-  /** Returns, in order, the lines whose jobs were created but whose results are not in a file yet. */
+  /** Returns the lines whose jobs exist but whose results are not in a file yet, in order. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
 
-  /** Returns the requests of the jobs, in any order, without jobs that do not exist. */
+  /** Returns the requests of those of the jobs that exist, in any order. */
   requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**
-   * Stores a step of a batch, which adds 1 to its version. Returns false and stores nothing unless the node owns the batch and
-   * `step` names the current version.
+   * Stores a step of a batch and adds 1 to the batch's version. Returns false and stores nothing unless the node owns the batch
+   * and `step` has the current version.
    */
   advanceBatch(step: BatchStep): Promise<boolean>
 
-  /** Deletes all batches of the account. Their owners find out at their next step. */
+  /** Deletes all batches of the account. Their owners notice it at their next step. */
   deleteBatchesOf(account: string): Promise<void>
 
   /** Returns the limits that apply to what an account creates; null if it does not exist. */
@@ -58,7 +69,7 @@ export interface NewBatch {
   readonly account: string
   readonly inputFileId: string
   readonly endpoint: string
-  /** The account's description of the batch, as JSON text. */
+  /** What the account stores about the batch, as JSON text. */
   readonly aboutJson: string
   readonly createdAtMs: number
   /** Lines cannot run after this time. */
@@ -69,7 +80,7 @@ export interface StoredBatch extends NewBatch {
   readonly version: number
   readonly status: BatchStatus
   readonly cancellingAtMs: number | null
-  /** Null until they have content. They become readable when the batch ends. */
+  /** Null until the file has content. Callers can read the files when the batch has ended. */
   readonly outputFileId: string | null
   readonly errorFileId: string | null
   /** The progress of the batch, as JSON text; empty at first. */
@@ -96,6 +107,8 @@ export interface BatchSearch {
   readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
+  /** Only batches with the same file, endpoint and description that were created at this time or later. */
+  readonly like?: Pick<NewBatch, 'inputFileId' | 'endpoint' | 'aboutJson' | 'createdAtMs'>
   readonly limit: number
 }
 
@@ -106,14 +119,14 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** The jobs of lines whose results this step writes to the files. */
+  /** The jobs of the lines whose results this step writes to the files. */
   readonly endedJobIds: readonly string[]
   /** Idempotency keys of the batch's requests that are no longer needed. */
   readonly forgottenKeys: readonly string[]
   readonly output: FileExtension | null
   readonly errors: FileExtension | null
   readonly nowMs: number
-  /** Ends the batch and makes its files readable; null while it is open. */
+  /** Ends the batch and makes its files readable; null if it stays open. */
   readonly end: BatchEnd | null
 }
 
@@ -124,14 +137,14 @@ export interface FileExtension {
 }
 
 export interface BatchEnd {
-  /** When the batch is deleted. */
+  /** When the batch is to be deleted. */
   readonly removeAtMs: number
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
   /**
-   * The stored text of the callback that reports the end; null to report nothing. The callback is pending from then on, under the
-   * ID of the batch.
+   * The stored text of the callback that reports the end; null to report nothing. The callback is pending from this step on,
+   * with the ID of the batch instead of a job's.
    */
   readonly callback: string | null
 }

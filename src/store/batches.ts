@@ -10,6 +10,7 @@ import {
   ENDED_STATUSES,
   type FileExtension,
   type JobRequest,
+  MAX_STORED_BATCHES,
   type NewBatch,
   OPEN_STATUSES,
   OUTPUT_PURPOSE,
@@ -22,20 +23,31 @@ import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql
 
 const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, output_file_id, error_file_id, about, progress,
   created_at_ms, deadline_ms, cancelling_at_ms`
-/** This must be the condition of the partial indexes. */
+/** Must be the condition of the partial indexes, so that the database uses them. */
 const IS_OPEN = sql`remove_at_ms is null`
-/** In the order of IDs, but not of their index, which also contains the many batches that have ended. */
+/** Orders by ID without using the index of IDs, because that also contains the many batches that have ended. */
 const OPEN_IN_ORDER = sql`id || ''`
-/** As many accounts have their oldest batch run beyond a node's limit. A batch that runs takes up to 256 KiB of memory. */
+/**
+ * A node exceeds its limit by the oldest batch of each account, for at most this many accounts. A running batch takes up to 256
+ * KiB of memory.
+ */
 const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
-  createBatch: write(function* (batch: NewBatch, maxOpen: number): Steps<boolean> {
+  createBatch: write(function* (
+    batch: NewBatch,
+    maxOpen: number,
+    maxStored: number = MAX_STORED_BATCHES,
+  ): Steps<boolean> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return false
+    yield sql`
+      delete from batches where not ${IS_OPEN} and id in (
+        select id from batches where account = ${account} order by id desc limit 1 offset ${maxStored - 1}
+      )`
     yield sql`
       insert into batches (id, account, version, status, endpoint, input_file_id, about, progress, created_at_ms, deadline_ms)
       values (${id}, ${account}, 0, 'validating', ${endpoint}, ${inputFileId}, ${aboutJson}, '', ${createdAtMs}, ${deadlineMs})`
@@ -53,11 +65,14 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
-    const { account, onlyOpen = false, afterBatchId, limit } = search
+    const { account, onlyOpen = false, afterBatchId, like, limit } = search
     const which = allOf(
       account === undefined ? undefined : sql`account = ${account}`,
       onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
+      like &&
+        sql`input_file_id = ${like.inputFileId} and endpoint = ${like.endpoint} and about = ${like.aboutJson}
+          and created_at_ms >= ${like.createdAtMs}`,
     )
     const order = onlyOpen ? OPEN_IN_ORDER : sql`id`
     return (yield sql`select ${COLUMNS} from batches where ${which} order by ${order} desc limit ${limit}`).map(
@@ -97,7 +112,7 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   deleteBatchesOf: write(function* (account: string): Steps<void> {
-    // On Postgres, this waits for a step that is being stored, whose lines the next statement then sees.
+    // On Postgres, this waits for a step that is being stored. The next statement then sees the lines of that step.
     const deleted = yield sql`delete from batches where account = ${account} returning id`
     if (deleted.length === 0) return
     yield sql`delete from batch_lines where batch_id ${isOneOf(deleted.map((row) => textOf(row, 'id')))}`
@@ -127,7 +142,7 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 })
 
-/** @param owe stores the callback that reports the end */
+/** @param owe stores the callback that reports the end of the batch */
 export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
   write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step
@@ -163,7 +178,7 @@ export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchR
     return true
   })
 
-/** Deletes some of the batches whose retention is over; a part of `expire`. */
+/** Deletes some of the batches whose retention is over. `expire` calls this. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {
   yield sql`
     delete from batches where id in (

@@ -1,4 +1,4 @@
-/** Reads and writes rows of callbacks for both stores. */
+/** Reads and writes the rows of callbacks, for both stores. */
 import type { Callback } from '../job/job.ts'
 import { readSecrets } from './accounts.ts'
 import type { AttemptRecord, CallbackAttempt, CallbackBody, DueCallback } from './callback-store.ts'
@@ -6,14 +6,14 @@ import { readJobRecord } from './job-rows.ts'
 import { numberOf, type Row, textOf } from './rows.ts'
 
 /**
- * How much of a stored callback to read for its URL: a URL has at most 8,192 characters, each of which JSON may escape. The rest
- * can be megabytes.
+ * How many characters of a stored callback contain its URL: a URL has at most 8,192 characters, and JSON may escape each of
+ * them. The rest of the callback can have megabytes.
  */
 export const URL_PREFIX = 2 * 8192 + 100
 
 /**
- * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs, which are never
- * called; for those, this returns the beginning.
+ * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs, which are
+ * never called; of those, this returns the beginning.
  */
 export function urlOf(row: Row): string {
   const prefix = textOf(row, 'callback_prefix')
@@ -37,7 +37,7 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
   }
 }
 
-/** Reads a row with `callback_prefix` and `body_bytes`. `attempt` is the attempt that was just counted. */
+/** Reads a row with `callback_prefix` and `body_bytes`. Its `attempt` includes the attempt that was just counted. */
 export function readDueCallback(row: Row): DueCallback {
   return {
     jobId: textOf(row, 'job_id'),
@@ -50,7 +50,7 @@ export function readDueCallback(row: Row): DueCallback {
   }
 }
 
-/** Reads a row of the settled job with its callback, and with the secrets of its account unless it was deleted. */
+/** Reads a row of the settled job with its callback, and with the account's secrets unless the account was deleted. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
   return {

@@ -1,4 +1,4 @@
-/** Pending callbacks: the part of the storage contract for the outbox that settling a job writes to. */
+/** Pending callbacks: the part of the storage contract for the outbox that settling a job fills. */
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
@@ -6,38 +6,38 @@ import type { Expiry } from './expiry.ts'
 import type { Page } from './pagination.ts'
 
 /**
- * Maximum bytes of bodies that a store reads at once, because the pending callbacks of a server may not fit into its heap
- * together. A larger body is read alone.
+ * Maximum bytes of bodies that a store reads at once, because all pending callbacks of a server may not fit into its memory. A
+ * larger body is read alone.
  */
 export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
-   * Takes up to `limit` due callbacks of a delivery queue, longest due first, and counts an attempt of each. No other node takes
-   * them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, when the response to this
-   * call must have been lost. Bodies are not read, so memory does not depend on their sizes; `loadCallback` reads them after the
-   * attempts are committed.
+   * Takes up to `limit` due callbacks of a delivery queue, the longest due first, and counts an attempt of each. No other node
+   * takes them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, because by then the
+   * response to this call must have been lost. Does not read bodies, so memory does not depend on their sizes; `loadCallback`
+   * reads them later.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** Takes the callbacks that this node deferred, due or not, in the given order. Skips those that have changed since. */
+  /** Takes callbacks that this node deferred, due or not, in the given order. Skips those that have changed since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
-   * Reads the body of a callback taken under this attempt. Null if it was taken again since or its job was deleted. Concurrent
-   * calls share reads of up to `BODY_READ_BYTES`.
+   * Reads the body of a callback that was taken under this attempt. Null if it was taken again since, or its job was deleted.
+   * Concurrent calls share reads of up to `BODY_READ_BYTES`.
    */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since or its job was
-   * deleted, so a second call changes nothing.
+   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since, or its job was
+   * deleted. A second call returns false.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
-   * Puts callbacks of this node back untried, due at the given times. Their attempts do not count, and no other node takes them
-   * while this one lives. Callbacks that were taken again since do not change.
+   * Defers callbacks of this node to the given times. Their attempts do not count, and no other node takes them while this one
+   * lives. Callbacks that were taken again since do not change.
    */
   deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
@@ -47,7 +47,7 @@ export interface CallbackStore extends CallbackRecords {
 
 /** How operators search and replay callbacks, also from another process while a server is running. */
 export interface CallbackRecords {
-  /** Returns callbacks, newest job first. Its cost is bounded like that of `JobSearchStore.searchJobs`. */
+  /** Returns callbacks, newest job first. The cost of a call is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
   /** The callback of a job with its stored attempts; null if there is none. */
@@ -88,7 +88,9 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/** A deferred callback, and its number of attempts at that time: a higher number means that it has changed since. */
+/**
+ * A deferred callback and its number of attempts when it was deferred. If the number is higher now, the callback has changed.
+ */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
@@ -97,9 +99,11 @@ export interface TakenBefore {
 /** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
-  /** The number of the attempt, from 1 on. It fences what is recorded. */
+  /** The number of the attempt, from 1 on. What is recorded must name it. */
   readonly attempt: number
-  /** The attempt's place in the retry schedule: it restarts with a replay and leaves out attempts that a shutdown aborted. */
+  /**
+   * The attempt's place in the retry schedule. It restarts with a replay, and does not count attempts that a shutdown aborted.
+   */
   readonly tries: number
   readonly account: string
   readonly url: string
@@ -114,7 +118,7 @@ export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'
 /** The body of a callback, and the secrets that sign it. */
 export interface CallbackBody {
   readonly callback: Callback
-  /** The settled job, as the caller sees it. */
+  /** The settled job, as its caller sees it. */
   readonly view: JobRecord
   /** When the job was settled. */
   readonly endedAtMs: number
@@ -138,7 +142,7 @@ export type CallbackNext =
 
 /** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
-  /** Numbers can be missing: the process ended before it recorded the attempt. */
+  /** Numbers are missing if a process ended before it recorded the attempt. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
@@ -156,7 +160,10 @@ export interface DeferredCallback {
   readonly dueAtMs: number
 }
 
-/** `owed`: an attempt is due or in progress. `failed`: there are no further attempts unless it is replayed. */
+/**
+ * `owed`: an attempt is due, now or later, or is in progress. `failed`: there are no further attempts unless the callback is
+ * replayed.
+ */
 export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
 export type CallbackState = (typeof CALLBACK_STATES)[number]
 
@@ -168,13 +175,13 @@ export interface CallbackFilter {
   readonly limit: number
 }
 
-/** The range of callbacks to scan, by their jobs, and the filter. */
+/** The range of callbacks to scan, by the IDs of their jobs, and the filter. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
   readonly beforeId: string
   readonly rows: number
-  /** Matches after which a chunk may end. */
+  /** The scan may end early after this many matches. */
   readonly enough: number
 }
 
@@ -185,9 +192,9 @@ export interface CallbackSummary {
   readonly state: CallbackState
   /** Attempts so far, including one in progress. */
   readonly attempts: number
-  /** When the next attempt is due; null unless it is owed and no attempt is in progress. */
+  /** When the next attempt is due; null unless the callback is owed and no attempt is in progress. */
   readonly dueAtMs: number | null
-  /** When it was delivered or has failed; null while it is owed. */
+  /** When the callback was delivered or has failed; null while it is owed. */
   readonly endedAtMs: number | null
   /** The last attempt that was recorded. */
   readonly last: CallbackAttempt | null
@@ -198,10 +205,10 @@ export interface CallbackDetails extends CallbackSummary {
   /** Only the names: the values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
-  /** The event that the body reports, such as `response`; null for a body according to SPEC §6. */
+  /** The event that the body reports, such as `response`; null for the callback of a job. */
   readonly event: string | null
   readonly inProgress: boolean
-  /** Oldest first. The oldest are deleted beyond `MAX_ATTEMPTS_LENGTH`. */
+  /** Oldest first. The oldest are deleted when all together exceed `MAX_ATTEMPTS_LENGTH`. */
   readonly log: readonly CallbackAttempt[]
 }
 
@@ -209,11 +216,11 @@ export interface CallbackDetails extends CallbackSummary {
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** When the earliest of them is or was due; null if none is pending. */
+  /** When the earliest of the owed callbacks is or was due; null if none is owed. */
   readonly earliestDueMs: number | null
 }
 
 export const MAX_COUNTED = 10_000
 
-/** Maximum characters of the stored attempts of one callback; beyond this, the oldest is deleted. */
+/** Maximum characters of the stored attempts of one callback. The oldest attempts beyond it are deleted. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

@@ -21,14 +21,14 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // Repeats until it finds no job: otherwise a job that changes meanwhile could end the loop early.
+  // Repeats until no job is found, because jobs that change in between could otherwise be left out.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
       const picked = total < limit ? yield openJobs(which, limit - total) : []
       if (picked.length === 0) return total
       const ids = picked.map((row) => textOf(row, 'id'))
-      // A job may be claimed or released before its row is locked, so the condition is checked again.
+      // A job may have been claimed or released before its row was locked, so this checks the condition again.
       const condition = running ? sql`id ${anyOf(ids)}` : sql`id ${anyOf(ids)} and turn is not null`
       total += yield* cancel(condition, byOperator(nowMs))
     }
@@ -44,7 +44,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // The lock ensures that the stored usage is that of the cancelled run.
+    // The lock ensures that the stored usage is that of the run that is cancelled.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const inputTokens = counted ?? numberOf(job, 'input_tokens')

@@ -1,4 +1,4 @@
-/** Texts that are compressed come back as they were. */
+/** Compressed texts are unchanged after decompression. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'

@@ -1,6 +1,6 @@
 /**
- * Compresses large conversations and answers. A compressed text is stored in a separate column (`messages_zstd`, `content_zstd`),
- * with the size of the text in another (`messages_bytes`, `content_bytes`). The plain column is then null, or empty on SQLite.
+ * Compresses large conversations and answers. A compressed text has a column of its own (`messages_zstd`, `content_zstd`), and
+ * its size before compression another one (`messages_bytes`, `content_bytes`). Its plain column is null, or empty on SQLite.
  */
 import { promisify } from 'node:util'
 import {
@@ -14,10 +14,10 @@ import {
 } from 'node:zlib'
 import { type Row, textOf, textOrNull } from './rows.ts'
 
-/** Larger than any text that is accepted: a stored text that claims more is damaged. */
+/** Larger than any text that Parley accepts. A stored text that decompresses to more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** Large enough that most compressed texts come in one piece. */
+/** The least size of an output buffer. Most decompressed texts fit into one buffer. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
@@ -37,7 +37,7 @@ export interface StoredText {
 }
 
 /**
- * Compresses the text on this thread if that makes it smaller.
+ * Compresses the text on this thread, if it is large enough and that makes it smaller.
  * @param fromBytes the size of the smallest text that is compressed
  */
 export function storedText(text: string | null, fromBytes: number): StoredText {
@@ -45,7 +45,7 @@ export function storedText(text: string | null, fromBytes: number): StoredText {
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
 }
 
-/** Does the same on a thread of libuv's pool. */
+/** Like `storedText`, on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
   return whole === null
@@ -68,10 +68,10 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
   return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
 }
 
-/** Marks a compressed text that a store selects as base64: no JSON text starts with it. */
+/** The prefix of a compressed text that a store selects as base64. No JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
-/** Reads a text that was selected by `Dialect.text`. */
+/** Reads a column that was selected with `Dialect.text`. */
 export function storedTextOf(row: Row, column: string): string {
   return decompressed(row[column]) ?? textOf(row, column)
 }
@@ -93,7 +93,9 @@ function decompress(compressed: Uint8Array): string {
 }
 
 interface Handle {
-  /** Compresses to the end of the frame. Writes to `state` how much of the output and of the input is left. */
+  /**
+   * Compresses `from` to the end of a frame. Stores in the stream's `_writeState` how much of the output and the input is left.
+   */
   writeSync(
     flush: number,
     from: Buffer,
@@ -105,13 +107,13 @@ interface Handle {
   ): void
 }
 
-/** Texts with an output up to this size share the same memory. */
+/** The output buffers of texts share this much memory. Larger texts get a buffer of their own. */
 const KEPT_BYTES = 262_144
 
 /**
- * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the 65
- * us for a text of 10 KB. Node has no documented way to reuse a context, so this uses the internal handle of a stream. If that
- * handle is not as expected, this falls back to `zstdCompressSync`.
+ * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the
+ * 65 µs for a text of 10 KB. Node has no documented way to reuse a context, so this uses the internal handle of a stream. If
+ * the handle is not as expected, this uses `zstdCompressSync`.
  */
 class ZstdContext {
   readonly #options: ZstdOptions
@@ -122,7 +124,7 @@ class ZstdContext {
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
-    // After an error, this context is not used any longer.
+    // After an error, this context is no longer used.
     stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array
@@ -133,7 +135,7 @@ class ZstdContext {
   compress(text: Buffer): Buffer {
     if (this.#handle === null) return zstdCompressSync(text, this.#options)
     const to = this.#outputFor(text.length)
-    // If compression fails, it writes nothing here, so values of the previous call must not remain.
+    // A failed compression writes nothing here, so the values of the previous call must be cleared.
     this.#state.fill(0)
     this.#handle.writeSync(constants.ZSTD_e_end, text, 0, text.length, to, 0, to.length)
     const [toLeft = 0, fromLeft] = this.#state
@@ -144,7 +146,7 @@ class ZstdContext {
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 
-  /** Larger than any zstd output for a text of this size. */
+  /** A buffer that is larger than zstd's output for any text of this size. */
   #outputFor(bytes: number): Buffer {
     const most = bytes + (bytes >> 8) + 1024
     if (most > KEPT_BYTES) return Buffer.allocUnsafeSlow(most)

@@ -1,11 +1,11 @@
 /**
- * Jobs that wait for the budget of their account. They were accepted although they did not fit under the account's cost cap
- * (`over_cap` of its tier). They are queued on a separate route, which nobody claims from, and reserve nothing (`Job.reserved` is
- * 0) until they move to the route of their targets.
+ * Jobs that wait for the budget of their account: they were accepted although they did not fit under the account's cost cap,
+ * because the tier's `over_cap` is `wait`. They are queued on a separate route, from which no node claims. They reserve nothing
+ * (`Job.reserved` is 0) until they move to the route of their targets.
  */
 import { PRIORITIES, queueName } from '../job/priority.ts'
 
-/** No target can have this name, because it has no slash. */
+/** The name of no other route: names of targets contain a slash. */
 export const BUDGET_ROUTE = 'budget'
 
 /** The queues of all priorities, highest first. */
@@ -21,8 +21,8 @@ export interface CostCapStore {
   jobsOverBudget(account: string, limit: number): Promise<JobOverBudget[]>
 
   /**
-   * Moves these jobs to their routes, in order, until one does not fit under the account's cap. The same transaction reserves
-   * what they may cost. It skips jobs that no longer wait for budget, so a second call changes nothing.
+   * Moves these jobs to their routes, in order, until one does not fit under the account's cap, and reserves what they may
+   * cost, in one transaction. It skips jobs that no longer wait for budget, so a second call changes nothing.
    */
   queueWithinBudget(budgeted: BudgetedJobs): Promise<QueuedWithinBudget>
 
@@ -41,10 +41,10 @@ export interface JobOverBudget {
 
 export interface BudgetedJobs {
   readonly account: string
-  /** The account's cap in money, as in `Acceptance`; null for no cap. */
+  /** The account's cost cap, as in `Acceptance`; null for no cap. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
-  /** The new state of earlier runs, in which the wait for model servers starts now. */
+  /** The new state of earlier runs (`queue/earlier-runs.ts`). The wait for model servers starts now. */
   readonly earlierJson: string
   readonly nowMs: number
 }

@@ -1,4 +1,7 @@
-/** Deletes finished jobs: the SQL of both stores. Deleting an account differs: see `delete.ts` in each store's folder. */
+/**
+ * Deletes finished jobs: the SQL of both stores. The deletion of an account differs: see `delete.ts` in the folder of each
+ * store.
+ */
 import { isJobId } from '../job/job-id.ts'
 import type { Deleted, DeletedJobs } from './admin-action-store.ts'
 import type { Dialect } from './dialect.ts'
@@ -7,7 +10,7 @@ import type { OwnDeleted, OwnDeletion } from './own-job-store.ts'
 import { numberOf, type Row, textOf } from './rows.ts'
 import { raw, type Steps, sql, write } from './sql.ts'
 
-/** Jobs that one step examines, which takes the database a few milliseconds. */
+/** How many jobs one step examines. This takes the database a few milliseconds. */
 const STEP = 2000
 
 export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {
@@ -20,7 +23,7 @@ export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob 
     const ended = rows.filter((row) => row.settled_at_ms !== null)
     if (ended.length === 0) return 0
     yield* deleteJobs(ended)
-    // The reason why a rerun was refused may name the account.
+    // A rerun's refusal may name the account.
     yield sql`delete from reruns where original_id ${anyOf(ended.map((row) => textOf(row, 'id')))}`
     return ended.length
   }
@@ -32,7 +35,7 @@ export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob 
       return (yield* deleteEnded(rows)) > 0 ? 'deleted' : 'not ended'
     }),
 
-    /** A row without an ID only reports how far the scan came. */
+    /** A row without an ID reports only how far the scan came. */
     deleteJobsOf: write(function* (account: string, afterJobId: string): Steps<DeletedJobs> {
       const rows = yield sql`
         with scanned as materialized (

@@ -1,6 +1,6 @@
 /**
- * What the shared SQL needs to know about each database: where syntax differs, and where tables differ. A statement that differs
- * altogether is in the file of the same name in both folders.
+ * What the shared SQL needs to know about each database, because syntax and tables differ. If a whole statement differs, each
+ * store's folder has its own, in a file of the same name.
  */
 import type { Status } from '../job/job.ts'
 import type { CancelJobs, CancelledOutcome } from './admin-action-store.ts'
@@ -9,12 +9,12 @@ import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
 export interface Dialect {
-  /** Jobs or callbacks in a chunk of a search: few enough not to delay other operations. */
+  /** How many jobs or callbacks a search scans at once: few enough not to delay other operations. */
   readonly chunkRows: number
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** A job ID as a parameter whose type the statement does not determine. */
+  /** A job ID as a parameter, for statements that do not determine its type. */
   jobId(id: string): Sql
 
   /** The condition that an ID is one of these. */
@@ -26,22 +26,22 @@ export interface Dialect {
   /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account. No row means zeros. */
   quotaUseOf(account: Value): Sql
 
-  /** Joins the same columns, as `q`, to rows of accounts `a`. */
+  /** Joins the columns of `quotaUseOf`, as `q`, to rows of accounts `a`. */
   readonly joinQuotaUse: Sql
 
   /** The condition that a text is one of these. */
   isOneOf(texts: readonly string[]): Sql
 
   /**
-   * Selects the rows of `idempotency` whose key starts with the prefix at the same index as its account. It may select a few
-   * other keys, too, because the bounds use only letters and digits, which sort the same in every collation.
+   * Selects the rows of `idempotency` whose keys start with the prefix at the index of their account. It may also select a few
+   * other keys: its bounds contain only letters and digits, because other characters sort differently in some collations.
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
 
   /** Selects the two texts at each index, as two columns. */
   pairsOf(ones: readonly string[], others: readonly string[]): Sql
 
-  /** Selects these lines as `line`, `custom_id` and `job_id`. */
+  /** Selects the lines, with the columns `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 
   /** Selects `node` of every node that has a lease. */
@@ -53,21 +53,21 @@ export interface Dialect {
   /** Selects the sums of usage that meet the condition. */
   usage(condition: Sql): Sql
 
-  /** A column of conversations or answers. `compressed-text.ts` reads it, because the text may be compressed. */
+  /** A column with a text that may be compressed. Read it with `compressed-text.ts`. */
   text(row: Sql, column: 'messages' | 'content'): Sql
 
   /** The position of the first occurrence of the part in the text, from 1 on; 0 if there is none. */
   placeIn(text: Sql, part: string): Sql
 
   /**
-   * Joins the job with that ID to a row: the job as `j`, its outcome as `o`, its callback as `c`; their columns are null if there
-   * is none. Each join is a lookup by key, regardless of the planner's estimates.
+   * Joins the job with that ID to a row: the job as `j`, its outcome as `o`, its callback as `c`. Columns of missing rows are
+   * null. Each join is a lookup by key, whatever the planner estimates.
    */
   joinJob(id: Sql): Sql
 
   /** Columns of a joined job that are in different tables in the two stores. */
   readonly job: {
-    /** `request` is the row with the texts, `queued` the row with the place in the queue. */
+    /** `request` is the row with the texts, `queued` the row with the job's place in the queue. */
     readonly request: Sql
     readonly queued: Sql
     readonly status: Sql
@@ -77,16 +77,18 @@ export interface Dialect {
     readonly crashCount: Sql
   }
 
-  /** Selects columns of the jobs that meet the condition. It leaves out most jobs without the status, but not all. */
+  /**
+   * Selects columns of the jobs that meet the condition. `status` leaves out most other jobs, but not all, so check it again.
+   */
   jobsWith(status: Status | null, columns: Sql, condition: Sql): Sql
 
-  /** Selects `job_id`, the columns, and `place` from the callbacks before that of the job, in descending order of `place`. */
+  /** Selects `job_id`, the columns, and `place` of the callbacks before that of the job, in descending order of `place`. */
   callbacksBefore(jobId: string, onlyFailed: boolean, columns: Sql): Sql
 
   /** The condition that a row of `callbacks` belongs to the job. */
   isCallbackOf(jobId: string): Sql
 
-  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked already. */
+  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked. */
   failedCallbacks(condition: Sql, limit: number): Sql
 
   /** The key of `callbacks`, which `failedCallbacks` selects. */
@@ -96,8 +98,8 @@ export interface Dialect {
   openJobs(which: CancelJobs, limit: number): Sql
 
   /**
-   * Locks the account, so that writes that count what it has, and then add to it, wait for each other. Otherwise they would all
-   * count the same, and together exceed a limit. It must be a statement of its own, because a statement sees only what was
+   * Locks the account. Writes that count what an account has, and then add to it, call this first. Otherwise several of them
+   * would count the same, and together exceed a limit. It must be a separate statement, because a statement sees only what was
    * committed before it began.
    */
   lockAccount(account: string): Sql

@@ -1,15 +1,15 @@
 /**
- * Files of accounts: the part of the storage contract behind `/v1/files`. Content is stored in pieces, so that writing or reading
- * a file needs memory for only a few of them. Only complete files can be read and are listed.
+ * Files of accounts: the part of the storage contract behind `/v1/files`. Content is stored in pieces, so that writing or
+ * reading a file needs memory for only a few of them. Only complete files can be read and listed.
  */
 
-/** The maximum size of a piece, and in a file that was uploaded, the size of every piece but the last. */
+/** The maximum size of a piece. In an uploaded file, all pieces but the last have this size. */
 export const PIECE_BYTES = 256 * 1024
 
-/** The same in a file that a batch wrote, whose pieces differ: no piece but the last is smaller. */
+/** The minimum size of a piece in a file that a batch wrote, except the last. */
 export const LEAST_PIECE_BYTES = 32 * 1024
 
-/** An upload without a new piece for this long was abandoned or its node has crashed, so `purgeFiles` deletes it. */
+/** If an upload has no new piece for this long, it was abandoned or its node has crashed, so `purgeFiles` deletes it. */
 export const ABANDONED_MS = 600_000
 
 export interface FileStore {
@@ -20,8 +20,8 @@ export interface FileStore {
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
-   * Adds the next piece; pieces are numbered from 0. Returns false and stores nothing if the file is complete or was deleted. A
-   * second call with the same number rejects.
+   * Adds the next piece; numbers start at 0. Returns false and stores nothing if the file is complete or was deleted. A second
+   * call with the same number rejects.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
@@ -34,20 +34,21 @@ export interface FileStore {
   /** Returns files in the order of creation, or newest first. */
   listFiles(search: FileSearch): Promise<StoredFile[]>
 
-  /** Returns null after the last piece, and if the file was deleted. */
+  /** Returns null after the last piece, or if the file was deleted. */
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
   /**
-   * Makes the file unreadable; `purgeFiles` deletes its content. Returns whether the account had such a file, complete or not.
+   * Makes the file unreadable; `purgeFiles` deletes its content later. Returns whether the account had such a file, complete or
+   * not.
    */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
-  /** Does the same for all files of the account, including unfinished ones. */
+  /** Makes all files of the account unreadable, including unfinished ones. */
   deleteFilesOf(account: string): Promise<void>
 
   /**
-   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. A file counts with all of
-   * its bytes until all of it is deleted.
+   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The bytes of a file count
+   * until all of its content is deleted.
    */
   purgeFiles(nowMs: number): Promise<boolean>
 }
@@ -62,7 +63,7 @@ export interface NewFile {
 export interface AboutFile {
   readonly filename: string
   readonly purpose: string
-  /** Null if it never expires. */
+  /** Null if the file never expires. */
   readonly expiresAtMs: number | null
 }
 

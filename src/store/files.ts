@@ -12,7 +12,7 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** Pieces that one step deletes, which takes the database a few milliseconds. */
+/** How many pieces one step deletes. This takes the database a few milliseconds. */
 const PURGED_PIECES = 16
 /** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
@@ -90,7 +90,7 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // The row of a file is deleted last, so that an interrupted step leaves no content without a row.
+  // Deletes the row of a file last, so that an interrupted deletion leaves no content without a row.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -107,8 +107,8 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
 })
 
 /**
- * Appends to a file that belongs to a batch, and creates it first if it does not exist. The batch completes it, so it is never
- * abandoned. Rewrites only a last piece that is small. Stores nothing if the file was deleted.
+ * Appends to a file of a batch, and creates the file if it does not exist. Such a file never counts as abandoned, because its
+ * batch completes it. Only a small last piece is written again. Stores nothing if the file was deleted.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Failed, GroupCommit } from './group-commit.ts'
 import { StoreUnavailable } from './store.ts'
 
-/** A database whose commits end when the test says so. */
+/** A database whose commits end when the test calls `end`. */
 function slowDatabase() {
   const groups: {
     ops: readonly number[]
@@ -18,7 +18,7 @@ function slowDatabase() {
       groups.push({ ops, end, fail: reject })
       for (const tell of began.splice(0)) tell()
     })
-  /** Resolves with the nth group when its commit has begun. */
+  /** Resolves with the group at this index when its commit has begun. */
   const group = async (index: number) => {
     while (!groups[index]) await new Promise<void>((resolve) => began.push(resolve))
     began = []
@@ -151,7 +151,7 @@ test('groups may be in commit side by side, in order', async () => {
   await writes.drained()
 })
 
-/** Operations whose groups are committed at once; the test moves the time. */
+/** Starts a group commit whose commits end at once. The test advances its timers. */
 function startWaiting(t: TestContext) {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const groups: (readonly number[])[] = []
@@ -160,7 +160,7 @@ function startWaiting(t: TestContext) {
     return ops
   }
   const writes = new GroupCommit<number, number>({ commit, inFlight: 1, maxGroup: 100, maxQueued: 100 })
-  /** Lets the event loop send what is due. */
+  /** Advances the timers, and waits until what is due has been sent. Returns all groups. */
   const after = async (ms: number) => {
     t.mock.timers.tick(ms)
     await nextTurn()
@@ -177,11 +177,11 @@ test('an operation waits for others as long as it may, and no longer', async (t)
   assert.deepEqual(await after(1), [[1, 2, 3]])
   await Promise.all(all)
   const next = writes.submit(4, { mayWaitMs: 5 })
-  // The wait of the first operation has ended with its group.
+  // The first operation waits no longer: its group was sent.
   assert.equal((await after(4)).length, 1)
   assert.deepEqual(await after(1), [[1, 2, 3], [4]])
   await next
-  // One that may wait for less, but comes later, does not extend the wait of the first.
+  // An operation that comes later and may wait for less does not extend the wait of the first one.
   void writes.submit(5, { mayWaitMs: 10 })
   assert.equal((await after(9)).length, 2)
   const last = writes.submit(6, { mayWaitMs: 9 })

@@ -1,7 +1,7 @@
 /**
- * Group commit: while some groups are being committed, the next one gathers, so groups grow under load until the database keeps
- * up. An operation waits longer only if its caller allows it. At a few hundred jobs per second, most of the cost of a commit is
- * waking two threads, which costs the same for one job as for many.
+ * Group commit: while some groups of writes are being committed, the next one gathers, so groups grow under load until the
+ * database keeps up. An operation waits longer for others only if its caller permits it. At a few hundred jobs per second, most
+ * of the cost of a commit is waking two threads, which costs the same for one job as for many.
  */
 import { StoreUnavailable } from './store.ts'
 
@@ -14,17 +14,17 @@ export class Failed {
   }
 }
 
-/** Timers cannot be shorter. */
+/** The shortest time of a timer. */
 const MIN_WAIT_MS = 1
-/** A group of this size is sent at once, because waiting longer would save little. */
+/** A group with this many operations no longer waits, because more would save little. */
 const ENOUGH = 16
 
 export interface SubmitOptions {
   /** Whether the operation may be rejected because too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others; it is sent earlier with any operation that does not wait. This uses real time,
-   * not an injected clock, because the saving depends on the speed of the machine.
+   * How long the operation may wait for others, in milliseconds. It is sent earlier if an operation arrives that must not wait.
+   * This is real time instead of an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }
@@ -33,17 +33,17 @@ export interface GroupCommitOptions<Op, Result> {
   /** Commits a group and resolves with the results in order. If it rejects, every operation rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
-   * Maximum concurrent commits. With more than one, a database that commits serially finds the next group waiting, instead of
-   * idling until this event loop sends it.
+   * Maximum concurrent commits. With more than one, a database that commits serially finds the next group when it finishes one,
+   * instead of idling until this event loop sends it.
    */
   readonly inFlight: number
   /** The largest number of operations in one group, so that one transaction stays short. */
   readonly maxGroup: number
   /**
-   * Limits a group by the total weight of its operations, in bytes or characters. An operation above `max` forms its own group.
+   * Limits the total weight of a group, in bytes or characters. An operation that weighs more than `max` forms its own group.
    */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** How many operations may be queued or in commit; a sheddable one beyond that is rejected with `StoreUnavailable`. */
+  /** How many operations may be queued or in commit. Sheddable ones beyond that are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
   /** Called after each group that was committed, with its size and how long the commit took. */
   readonly onCommit?: (size: number, ms: number) => void
@@ -59,7 +59,7 @@ export class GroupCommit<Op, Result> {
   #scheduled = false
   /** The shortest wait in the gathering group; 0 to send it as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
-  /** One for each operation that made the wait shorter: a later one must not extend the wait of an earlier one. */
+  /** One timer for each operation that made the wait shorter. A later one must not extend the wait of an earlier one. */
   #timers: NodeJS.Timeout[] = []
   #onIdle: (() => void)[] = []
 

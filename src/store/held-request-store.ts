@@ -1,8 +1,8 @@
 /**
- * Held requests: the part of the storage contract by which a repeated request joins the job of the earlier one. `accept` stores a
- * held request as a row of an Idempotency-Key. Its key contains a space, which no caller's key can.
+ * Held requests: the part of the storage contract with which a repeated request joins the job of the earlier one. `accept`
+ * stores a held request in the row of an Idempotency-Key. Its key contains a space, unlike the keys of callers.
  */
-/** A pattern (SQL `like`) for the state of a request without callers. */
+/** A pattern (SQL `like`) for the state of a request whose callers have all left. */
 export const NO_CALLERS = '{"callers":[]%'
 /** The maximum number of requests returned for one prefix. */
 export const MAX_EQUAL = 100
@@ -11,14 +11,14 @@ export interface HeldRequest {
   readonly account: string
   readonly key: string
   readonly jobId: string
-  /** The state of the waiting callers, as `queue/held-requests.ts` writes it. */
+  /** The state of the request's callers, which `queue/held-requests.ts` writes. */
   readonly state: string
 }
 
 export interface HeldRequestStore {
   /**
-   * Returns, for each account, up to `MAX_EQUAL` requests whose keys start with the prefix at the same index: requests without
-   * callers first, then the oldest first.
+   * For each account, returns up to `MAX_EQUAL` requests whose keys start with the prefix at the account's index: first those
+   * whose callers have left, then oldest first.
    */
   heldRequests(
     accounts: readonly string[],
@@ -26,10 +26,13 @@ export interface HeldRequestStore {
     nowMs: number,
   ): Promise<HeldRequest[]>
 
-  /** Replaces the state if it equals `expected`; returns whether it did. A repeated call returns the same: each state is unique. */
+  /**
+   * Replaces the state if it equals `expected`; returns whether it did. A repeated call returns the same, because each state is
+   * unique.
+   */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
-  /** Deletes requests that were answered: the key at the same index as its account. A second call changes nothing. */
+  /** Deletes answered requests, each by its account and the key at the same index. A second call changes nothing. */
   forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
 
   /** Returns the nodes that have a lease. */

@@ -31,7 +31,7 @@ export const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes, pair
     expected: string,
     state: string,
   ): Steps<boolean> {
-    // A repeat after a broken connection finds the new state.
+    // If the statement is repeated after a broken connection, it finds the new state.
     const changed = yield sql`
       update idempotency set fingerprint = ${state}
       where account = ${account} and key = ${key} and fingerprint ${isOneOf([expected, state])} returning key`

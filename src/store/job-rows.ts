@@ -7,12 +7,12 @@ import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
 /**
- * Marks a row that has only a callback, which reports the end of a batch. In the tables of jobs, it is sent, retried, listed,
- * copied and deleted like the callback of a job. Reads and searches of jobs ignore it.
+ * The model of a row that has only a callback, which reports the end of a batch. Being in the tables of jobs, it is sent,
+ * retried, listed, copied and deleted like the callback of a job. Reads and searches of jobs ignore it.
  */
 export const NO_MODEL = ''
 
-/** The condition that a row of `jobs` is a job. */
+/** The condition that a row of `jobs` is a job, not only a callback. */
 export const IS_JOB = `j.model <> '${NO_MODEL}'`
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
@@ -29,13 +29,15 @@ export function readJobRecord(row: Row): JobRecord {
   }
 }
 
-/** Reads a row that also has `bytes`, the size of content and error. The query left both out if it exceeds `maxBytes`. */
+/**
+ * Reads a row that also has `bytes`, the size of content and error. If that exceeds `maxBytes`, the query has left both out.
+ */
 export function readWithin(row: Row, maxBytes: number): ReadJob {
   const bytes = numberOf(row, 'bytes')
   return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
 }
 
-/** Larger than any result, because neither database stores larger texts. */
+/** Larger than any result, because neither database stores longer texts. */
 export const ANY_SIZE = 2 ** 31 - 1
 
 export function readEndedJob(row: Row): EndedJob {

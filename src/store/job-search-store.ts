@@ -1,4 +1,4 @@
-/** Jobs of all accounts, as operators see them. Expired jobs are hidden, even while they are still stored. */
+/** Jobs of all accounts, for operators. Expired jobs are hidden, even while they are still stored. */
 
 import type { Status, Usage } from '../job/job.ts'
 import type { BatchOfJob } from '../job/job-id.ts'
@@ -10,23 +10,23 @@ import type { RerunLinks } from './rerun-store.ts'
 
 export interface JobSearchStore {
   /**
-   * Returns jobs, newest first. The cost is bounded regardless of the number of jobs: a search that finds little stops after
-   * `MAX_SCANNED` of them and returns where to continue (`JobPage`). It delays other operations by at most a few milliseconds.
+   * Returns jobs, newest first. The cost does not grow with the number of jobs: a search that finds little stops after
+   * `MAX_SCANNED` jobs and returns where to continue (`JobPage`). It delays other operations by at most a few milliseconds.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
   findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
 
-  /** Returns the request and the outcome; null if the job does not exist. */
+  /** Returns the texts of the request and the outcome; null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 
-  /** Returns what jobs used, by ID: of up to `limit` jobs between the two IDs, finished or not. */
+  /** Returns the usage of up to `limit` jobs between the two IDs, finished or not, in order of IDs. */
   jobUses(range: JobUseRange): Promise<JobUse[]>
 
-  /** Returns the same for those of the jobs that exist. */
+  /** Returns the usage of those of the jobs that exist. */
   jobUsesOf(jobIds: readonly string[]): Promise<JobUse[]>
 
-  /** Returns the metadata of those of the jobs that have any. It costs a lookup for each job. */
+  /** Returns the metadata of those of the jobs that have some. The cost is a lookup for each job. */
   metadataOf(jobIds: readonly string[]): Promise<MetadataById>
 }
 
@@ -36,16 +36,9 @@ export interface JobUseRange {
   readonly limit: number
 }
 
-export interface JobUse {
-  readonly id: string
-  readonly account: string
-  readonly model: string
-  readonly status: Status
-  readonly createdAtMs: number
-  readonly settledAtMs: number | null
-  /** Null until the job has finished. */
-  readonly usage: Usage | null
-  /** The beginning of the stored `response_format`, if that contains metadata; the metadata is complete. */
+export interface JobUse
+  extends Pick<JobSummary, 'id' | 'account' | 'model' | 'status' | 'createdAtMs' | 'settledAtMs' | 'usage'> {
+  /** The beginning of the stored `response_format`, with all of the metadata, if the job has metadata. */
   readonly formatStart: string
 }
 
@@ -67,7 +60,7 @@ export interface JobSearch {
 
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** False if the search reached its limit before it knew whether there are more. */
+  /** False if the search reached `MAX_SCANNED` before it knew whether there are more. */
   readonly complete: boolean
   /** The `beforeJobId` of the next page; null at the end. */
   readonly next: string | null
@@ -80,39 +73,39 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** When it was last claimed; null if never, or if that is no longer stored. */
+  /** When the job was last claimed; null if it never was, or if that is no longer stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
-  /** How often it was claimed. */
+  /** How often the job was claimed. */
   readonly attempts: number
   readonly errorCode: string | null
   /** Null until the job has finished. */
   readonly usage: Usage | null
-  /** Null if none was requested or the job has not finished. */
+  /** Null if the job has no callback, or has not finished. */
   readonly callback: CallbackState | null
 }
 
 export interface JobDetails extends JobSummary, RerunLinks {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
-  /** For a queued job: its route, if known, and since when it waits for a model server. Otherwise null. */
+  /** For a queued job: its route (empty if unknown), and since when it waits for a model server. Otherwise null. */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
   readonly priority: string
-  /** Null if it has no deadline. */
+  /** Null if the job has no deadline. */
   readonly deadlineMs: number | null
   /** JSON text; null until the job has finished. */
   readonly receiptJson: string | null
-  /** Null if it is not a line of a batch. */
+  /** Null if the job is not a line of a batch. */
   readonly batch: BatchOfJob | null
 }
 
-/** The stored JSON texts. */
+/** The stored texts of a job, as JSON. */
 export interface JobContent {
   readonly messagesJson: string
   readonly responseFormatJson: string
-  /** Null if the job has none. */
+  /** Null if the job has no options. */
   readonly optionsJson: string | null
-  /** Null if the job has none. */
+  /** Null if the job has no metadata. */
   readonly metadataJson: string | null
   readonly contentJson: string | null
   readonly errorJson: string | null

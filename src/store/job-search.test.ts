@@ -5,7 +5,7 @@ import { MAX_SCANNED } from './pagination.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 
-/** Ids that fall from one slice to the next, of which none is wanted. */
+/** A store with this many jobs, of which none matches. `look` scans them; `slices` are its scans. */
 function nothingAmong(rows: number): { slices: JobScan[]; look: (slice: JobScan) => Promise<JobChunk> } {
   const slices: JobScan[] = []
   let left = rows

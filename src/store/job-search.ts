@@ -1,4 +1,4 @@
-/** Searches jobs for operators, in chunks small enough not to delay other operations: the SQL of both stores. */
+/** Searches jobs for operators, in chunks that are small enough not to delay other operations: the SQL of both stores. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
@@ -55,7 +55,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** Reads no more than the start of an uncompressed text. */
+  /** Reads only the beginning of an uncompressed text, but a compressed one completely. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -89,7 +89,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /** A row without an ID only reports how far the scan came. The scan reads the column `account` only if it filters by it. */
+    /** A row without an ID reports only how far the scan came. The scan reads the column `account` only if it filters by it. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -169,8 +169,8 @@ export const jobSearchOperations = (dialect: Dialect) => {
 }
 
 /**
- * Runs each scan as a separate operation, so that others can run in between.
- * @param rows jobs per chunk; depends on the cost of a row and on how long others can wait
+ * Makes each scan a separate operation, so that others can run in between.
+ * @param rows jobs per scan; depends on the cost of a row and on how long other operations can wait
  */
 export async function searchJobsByChunk(
   search: JobSearch,
@@ -204,9 +204,7 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
 
-/**
- * How many times as much it costs to read the metadata of a job as its other columns, because it is stored behind the messages.
- */
+/** How many times more it costs to read a job's metadata than its other columns, because it is stored after the messages. */
 const METADATA_COST = 10
 
 /** How much of a stored error to read for its code. */
@@ -260,7 +258,7 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   }
 }
 
-/** Counts as SQL's `substr` does, where a surrogate pair is one character. */
+/** Counts like SQL's `substr`, for which a surrogate pair is one character. */
 function firstCharacters(text: string, count: number): string {
   let end = 0
   for (let counted = 0; counted < count && end < text.length; counted++) {

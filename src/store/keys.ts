@@ -17,8 +17,8 @@ import { allOf, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
 export const keyOperations = ({ isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
-    // The lock keeps an existing account from being deleted, or moved to another tier, before the key is stored. If a deletion is
-    // in progress, this waits for it and creates the account again.
+    // The insert also locks an existing account, so that it cannot be deleted or moved to another tier before the key is
+    // stored. If a deletion is in progress, the insert waits for it and creates the account again.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`
@@ -66,13 +66,15 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // If the same command has rotated the key before, it expires at the end of its grace time, and the key that was created then has
-    // its lifetime.
+    // If the key was rotated before, it expires at the end of a grace time, which began when a newer key was created. That
+    // newer key has the lifetime. It is recognised by the grace time: minutes or hundredths of an hour, so a multiple of 12 s.
+    // To the millisecond, an unrelated key hardly ever fits.
     const [lasting = row] =
       expiresAtMs === null
         ? []
         : yield sql`select created_at_ms, expires_at_ms from keys
-            where account = ${account} and label is not distinct from ${label} and created_at_ms = ${expiresAtMs - graceMs}`
+            where account = ${account} and label is not distinct from ${label}
+              and created_at_ms > ${numberOf(row, 'created_at_ms')} and (${expiresAtMs} - created_at_ms) % 12000 = 0`
     const lastsUntilMs = numberOrNull(lasting, 'expires_at_ms')
     const newExpiresAtMs = lastsUntilMs && nowMs + lastsUntilMs - numberOf(lasting, 'created_at_ms')
     yield sql`update keys set expires_at_ms = ${oldExpiresAtMs} where id = ${keyId}`

@@ -1,6 +1,6 @@
 /**
- * Nodes that share a database: each holds a lease while it is alive and notifies the others of urgent events. For a store with
- * one node, the lock on the file is the lease, and there are no other nodes.
+ * Nodes that share a database: each holds a lease while it is alive, and notifies the others of urgent events. A store with a
+ * single node has no other nodes; the lock on its file replaces the lease.
  */
 
 /** A node's hold on a job. */
@@ -10,8 +10,8 @@ export interface Claim {
 }
 
 /**
- * What callers can request and some earlier version ignores. Each node writes the features that it knows next to its lease.
- * Released names must not change.
+ * Features that an earlier version ignores in a request or in stored data. Each node writes the features that it knows next to
+ * its lease. Released names must not change.
  */
 export const FEATURES = [
   'options',
@@ -37,23 +37,23 @@ export interface NodeStore {
   /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
 
-  /** Whether every live node knows the feature. The answer may be some seconds old. */
+  /** Whether every live node knows the feature. The result may be some seconds old. */
   isKnownToAll(feature: Feature): boolean
 
   /**
    * Asks the other nodes to notify this one (`NodeEvents.settled`) when they settle or cancel one of these jobs within the next
-   * two minutes. Jobs that finish before the request arrives are not reported, so this only improves speed. Resolves when the
-   * nodes were asked or could not be asked; never rejects.
+   * two minutes. Jobs that finish before a node receives this are not reported, so it only improves speed. Resolves when the
+   * nodes were asked, even without success; never rejects.
    */
   announceWaits(jobIds: readonly string[]): Promise<void>
 
-  /** Calls these functions when other nodes report something. Events before this call are lost; see `NodeEvents`. */
+  /** Calls these functions when other nodes report something. Events before this call are lost. */
   subscribe(events: NodeEvents): void
 
   /**
-   * Creates or renews the node's lease, which expires `leaseMs` from now by the database's clock, because the clocks of nodes
-   * differ and may jump. Returns whether the lease existed: false the first time, and after it expired and another node rescued
-   * the jobs.
+   * Creates or renews the node's lease. It expires in `leaseMs` by the database's clock, because the clocks of nodes differ and
+   * may jump. Returns whether the lease existed: false the first time, and if it had expired and another node has rescued its
+   * jobs.
    */
   renew(node: string, leaseMs: number): Promise<boolean>
 
@@ -61,9 +61,9 @@ export interface NodeStore {
   claimsOf(node: string): Promise<Claim[]>
 
   /**
-   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: the crash count of each
-   * of their open jobs is reduced by what those crashes added. Returns how many crashes it reverted. When several nodes call
-   * this, only one reverts each crash.
+   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: subtracts what those
+   * crashes added from the crash counts of their open jobs. Returns how many crashes it reverted. If several nodes call this,
+   * only one reverts each crash.
    */
   revertCrashes(): Promise<number>
 
@@ -71,9 +71,9 @@ export interface NodeStore {
   absentNodes(): Promise<string[]>
 
   /**
-   * Confirms the crashes of those of the nodes that have been absent for `absentMs` since the crash, so that jobs may fail
-   * because of them. If a node comes back before a job has finished, its crashes are still reverted. On a store where a new
-   * process proves that the previous one has exited, crashes are confirmed as they are counted.
+   * Confirms the crashes of those nodes that have been absent for `absentMs` since the crash, so that jobs may fail because of
+   * them. If a node comes back before a job has finished, its crash is still reverted. If a new process proves that the
+   * previous one has exited (SQLite), crashes are confirmed when they are counted.
    */
   confirmCrashes(nodes: readonly string[], absentMs: number): Promise<void>
 
@@ -81,8 +81,8 @@ export interface NodeStore {
   leave(node: string): Promise<void>
 
   /**
-   * Takes up to `MAX_CANCELLED` cancelled jobs that this node held or has a pending response for, each once. Fewer means that
-   * there are no more. `attempt` is that of the last claim, 0 if the job was never claimed.
+   * Takes up to `MAX_CANCELLED` cancelled jobs that this node held or has a pending response for. Each is returned once. Fewer
+   * than that means that there are no more. `attempt` is that of the last claim; 0 if the job was never claimed.
    */
   takeCancelled(node: string): Promise<Claim[]>
 
@@ -90,8 +90,8 @@ export interface NodeStore {
   readRate(name: string): Promise<StoredRate | null>
 
   /**
-   * Replaces the state of a rate if its version is still `rate.version`; 0 means that there was none. Returns whether it did, so
-   * a second call changes nothing.
+   * Replaces the state of a rate if its version is still `rate.version`; 0 means that there was no state. Returns whether it
+   * did, so a second call changes nothing.
    */
   writeRate(name: string, rate: StoredRate): Promise<boolean>
 }
@@ -101,7 +101,7 @@ export interface StoredRate {
   readonly version: number
 }
 
-/** Renews leases on a separate connection. */
+/** Renews leases on a connection of its own. */
 export interface Leases extends Pick<NodeStore, 'renew'> {
   close(): Promise<void>
 }

@@ -1,9 +1,8 @@
 /**
- * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. The code of a store is loaded on demand,
- * because loading both would add a tenth to the start of a server and more to that of the lease thread.
+ * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. Each store's code is loaded on demand:
+ * loading both would make the start of a server a tenth longer, and that of the lease thread even more.
  */
 import type { Secrets } from './account-store.ts'
-import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from './backup.ts'
 import type { DatabaseCheck } from './database-problem.ts'
 import type { Leases } from './node-store.ts'
 import type { OperatorStore } from './operator-store.ts'
@@ -24,7 +23,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** Opens leases for the thread that renews them. Only Postgres has leases. */
+/** Opens the leases, for the thread that renews them. Only Postgres has leases. */
 export async function openLeases(
   url: string,
   options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
@@ -33,7 +32,7 @@ export async function openLeases(
   return openPostgresLeases({ url, ...options })
 }
 
-/** Opens the store for commands, also while a server is running. Migrates the schema. */
+/** Opens the store for commands, which may run while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) {
     const { openSqliteForOperator } = await import('./sqlite/operator-store.ts')
@@ -53,7 +52,7 @@ export async function lookUpSecrets(url: string, account: string): Promise<Secre
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Only migrates the schema. Returns how many migrations it applied. */
+/** Migrates the schema and does nothing else. Returns how many migrations it applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')
@@ -83,7 +82,10 @@ export async function openTransferSource(url: string): Promise<TransferSource> {
   return openSqliteSource(sqlitePath(url))
 }
 
-/** Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` unless it is empty and unused. */
+/**
+ * Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` if it is not empty or a server uses
+ * it.
+ */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer.ts')
@@ -91,26 +93,6 @@ export async function openTransferTarget(url: string, options: TargetOptions): P
   }
   const { openSqliteTarget } = await import('./sqlite/transfer.ts')
   return openSqliteTarget(sqlitePath(url))
-}
-
-/** Backs up a SQLite database into a file, also while a server is running. Postgres has its own tools. */
-export async function backUpDatabase(
-  url: string,
-  target: string,
-  options: WriteOptions,
-): Promise<DatabaseSummary> {
-  const { backUpFile } = await import('./sqlite/backup.ts')
-  return backUpFile(sqlitePath(url), target, options)
-}
-
-/** Replaces the database with a backup. Rejects with a `DatabaseProblem` if a server uses it. */
-export async function restoreDatabase(
-  url: string,
-  backup: string,
-  options: RestoreOptions,
-): Promise<Restored> {
-  const { restoreFile } = await import('./sqlite/backup.ts')
-  return restoreFile(backup, sqlitePath(url), options)
 }
 
 export function isPostgres(url: string): boolean {

@@ -1,4 +1,4 @@
-/** The part of the storage contract that commands use, also while servers are running. */
+/** The part of the storage contract that commands use, even while servers are running. */
 import type { AccountStore, AdminTokenStore } from './account-store.ts'
 import type { AdminActionStore } from './admin-action-store.ts'
 import type { AuditStore } from './audit-store.ts'

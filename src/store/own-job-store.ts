@@ -1,26 +1,29 @@
-/** Accounts' actions on their own jobs: the part of the storage contract for cancelling and deleting them. */
+/** The part of the storage contract with which accounts cancel, delete and read their own jobs. */
 import type { InputPrices } from '../job/cost.ts'
 import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
 
 export interface OwnJobStore {
   /**
-   * Like `cancelJob`, but any job of another account is `unknown`. The error records that the caller cancelled it. The usage of
-   * earlier runs counts and, if a node holds the job, one call with its input tokens, because that call may be in progress.
+   * Like `cancelJob`, but a job of another account is `unknown`. The error records that the caller cancelled the job. The usage
+   * of earlier runs counts. If a node holds the job, one call with its input tokens counts too, because the call may be in
+   * progress.
    */
   cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
 
   /**
-   * Returns the messages of an assigned job of the account, as JSON text. Null for any other job, and if they exceed `maxBytes`.
+   * Returns the messages of an assigned job of the account, as JSON text. Null for any other job, or if they exceed `maxBytes`.
    */
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
-  /** Returns the request of a job that the account can read, with no more of the messages than asked; null for any other job. */
+  /**
+   * Returns the request of a job that the account can read, with only the beginning of the messages; null for any other job.
+   */
   readRequest(read: OwnRequestRead): Promise<OwnRequest | null>
 
   /**
-   * Like `deleteJob`, but any job that the account cannot read is `unknown`. A job whose callback is pending is deleted only if
-   * that callback may be dropped.
+   * Like `deleteJob`, but a job that the account cannot read is `unknown`. A job whose callback is pending is deleted only if
+   * `dropCallback` is true.
    */
   deleteOwnJob(deletion: OwnDeletion): Promise<OwnDeleted>
 }
@@ -29,9 +32,9 @@ export interface OwnCancel {
   readonly account: string
   readonly jobId: string
   readonly nowMs: number
-  /** The counted input tokens; null to use those that the job was created with, which may be only an upper bound. */
+  /** The counted input tokens; null to use the job's own count, which may be only an upper bound. */
   readonly inputTokens: number | null
-  /** The prices with which the call in progress counts, if a node holds the job; absent while no model has a price. */
+  /** The prices of the call that counts if a node holds the job; absent while no model has a price. */
   readonly inputPrices?: InputPrices
 }
 
@@ -39,17 +42,16 @@ export interface OwnRequestRead {
   readonly account: string
   readonly jobId: string
   readonly expiry: Expiry
-  /** How many characters of the messages to return. */
+  /** How many characters of the messages' JSON text to return. */
   readonly messageChars: number
 }
 
 export interface OwnRequest {
   readonly model: string
-  /** The stored response format. */
   readonly responseFormatJson: string
   /** The beginning of the JSON text of the messages. */
   readonly messagesStart: string
-  /** The size of all messages. */
+  /** The size of the JSON text of all messages. */
   readonly messageBytes: number
 }
 

@@ -1,9 +1,9 @@
-/** Searches rows by job ID, newest first, in chunks small enough not to delay other operations. */
+/** Searches rows by job ID, newest first, in chunks that are small enough not to delay other operations. */
 
 /** The maximum number of rows that one search scans. */
 export const MAX_SCANNED = 20_000
 
-/** IDs after and before every job ID. */
+/** An ID after every job ID, and one before every job ID. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
@@ -12,13 +12,13 @@ export interface Chunk<T> {
   readonly scanned: number
   /** The ID of the last scanned row; null if none was scanned. */
   readonly lastId: string | null
-  /** The matches, newest first: all of them, or at least one more than `limit`. */
+  /** The matches, newest first: all of them, or at least `limit` and one more. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** The size of a chunk; a smaller chunk is the last. */
+  /** The size of a chunk. A smaller chunk is the last one. */
   readonly chunkRows: number
   readonly beforeId: string
   readonly idOf: (item: T) => string
@@ -27,7 +27,7 @@ export interface ChunkedSearch<T> {
 
 export interface Page<T> {
   readonly items: readonly T[]
-  /** False if the search reached its limit before it knew whether there are more. */
+  /** False if the search reached `MAX_SCANNED` before it knew whether there are more. */
   readonly complete: boolean
   /** The ID before which the next page starts; null at the end. */
   readonly next: string | null

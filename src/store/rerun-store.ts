@@ -1,27 +1,27 @@
 /**
  * Reruns: new jobs with the request of a finished one. Operators request them through any process on the database, but only a
- * server can create the job, because it knows the limits of tiers and the model servers. A row links the two jobs as long as
- * operators may ask for it.
+ * server can create the job, because it knows the limits of tiers and the model servers. A row links the two jobs for as long
+ * as operators may need the link.
  */
 import type { Job } from '../job/job.ts'
 import type { AccountRecord } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 
-/** A node that takes a rerun ends it within this time, unless it crashes. Afterwards another node may take it. */
+/** A node that takes a rerun ends it within this time, unless it crashes. Then another node may take it. */
 export const RERUN_TAKEN_MS = 60_000
 
-/** A link is kept for this many retention periods after the rerun, because the new job expires later than the original. */
+/** A link is kept for this many retention periods, because the new job expires later than the original. */
 export const RERUN_RETENTIONS = 2
 
 export interface RerunStore {
   /**
-   * Requests a rerun of each of these jobs, without checking whether it will be refused. A job that already has a rerun, requested or
-   * created, is rerun only if `again` is true, so a second call without it requests nothing. Returns the requests, newest jobs
-   * first, at most `limit`.
+   * Requests a rerun of each of these jobs, without checking whether it will be refused. A job that already has a rerun,
+   * requested or created, is rerun only if `again` is true, so without it a second call requests nothing. Returns at most
+   * `limit` requests, newest jobs first.
    */
   requestReruns(request: RerunRequest): Promise<RequestedRerun[]>
 
-  /** Returns up to `limit` requests that no node has taken lately, oldest first. */
+  /** Returns up to `limit` requests that no node has taken within RERUN_TAKEN_MS, oldest first. */
   openReruns(nowMs: number, limit: number): Promise<OpenRerun[]>
 
   /** Takes a request; false if another node has taken or ended it. */
@@ -30,7 +30,7 @@ export interface RerunStore {
   /** Links the rerun to its job, or records why there is none. A second call changes nothing. */
   endRerun(id: string, end: RerunEnd, nowMs: number): Promise<void>
 
-  /** Returns how those of the requests that have ended did so. */
+  /** Returns the results of those of the requests that have ended. */
   endedReruns(ids: readonly string[]): Promise<EndedRerun[]>
 
   /** Returns the request that a rerun repeats; null if the job no longer exists. */
@@ -47,7 +47,7 @@ export interface RerunRequest {
   readonly nowMs: number
 }
 
-/** `id` stays the same if a refused rerun is requested again. */
+/** A request for a rerun. A rerun that was refused keeps its ID if it is requested again. */
 export interface RequestedRerun {
   readonly id: string
   readonly jobId: string
@@ -59,7 +59,7 @@ export interface OpenRerun extends RequestedRerun {
 
 export type RerunEnd =
   | { readonly rerunId: string; readonly refusal: null }
-  /** The reason why there is no job, for operators. */
+  /** Why there is no job, for operators. */
   | { readonly rerunId: null; readonly refusal: string }
 
 export type EndedRerun = RequestedRerun & RerunEnd

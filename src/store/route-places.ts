@@ -1,10 +1,10 @@
 /**
- * How far the queue of each route has been claimed, and where its next walk starts. A walk moves the place behind the jobs that
- * it skips; a job that joins the queue before the place moves it back. This is kept only in memory: after a start, every walk
- * begins at the front.
+ * For each route: how far its queue has been claimed, and where its next walk starts (the place). A walk moves the place past
+ * the jobs that it skips. A job that joins the queue before the place moves the place back. This is only in memory, so after a
+ * start every walk begins at the front.
  */
 
-/** A place in the queue of a route, with or without a job. */
+/** A position in the queue of a route. A job need not be there. */
 export interface Place {
   readonly turn: number
   readonly id: string
@@ -26,7 +26,7 @@ export class RoutePlaces {
   readonly #routes = new Map<string, RoutePlace>()
   #node = ''
 
-  /** How far the route has been claimed: new jobs get at least this turn. */
+  /** How far the route has been claimed. New jobs get at least this turn. */
   turn(route: string): number {
     return this.#routes.get(route)?.turn ?? 0
   }
@@ -46,7 +46,10 @@ export class RoutePlaces {
     this.#of(route).place = place
   }
 
-  /** Records that jobs up to this turn were claimed; counts only up to the place, because walks may skip jobs behind it. */
+  /**
+   * Records that jobs up to this turn were claimed. Turns after the place do not count, because jobs before them may have been
+   * skipped.
+   */
   claimed(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, Math.min(turn, state.place.turn))
@@ -63,8 +66,8 @@ export class RoutePlaces {
   }
 
   /**
-   * For a database with one node: forgets the places if the node has changed, because a new node does not know which accounts'
-   * jobs earlier walks skipped.
+   * For a database with one node: forgets the places if the node has changed. A new node does not know whose jobs earlier walks
+   * have skipped.
    */
   walkedBy(node: string): void {
     if (node === this.#node) return
@@ -72,7 +75,7 @@ export class RoutePlaces {
     this.#routes.clear()
   }
 
-  /** Forgets everything, as after a start. */
+  /** Forgets everything, like a start. */
   clear(): void {
     this.#routes.clear()
   }

@@ -1,4 +1,4 @@
-/** Reads typed columns of a row from a database. An unexpected type throws an error that names the column. */
+/** Reads typed columns of database rows. An unexpected type throws an error that names the column. */
 export type Row = Readonly<Record<string, unknown>>
 
 export function textOf(row: Row, column: string): string {
@@ -11,7 +11,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
 }
 
-/** Converts the decimal text in which Postgres returns sums. It uses text because sums may exceed a double; Parley's do not. */
+/** Also converts decimal text, in which Postgres returns sums because they may exceed a double; Parley's sums do not. */
 export function numberOf(row: Row, column: string): number {
   const value = row[column]
   if (typeof value === 'number') return value

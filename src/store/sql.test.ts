@@ -8,7 +8,7 @@ import { onFile, rowsOf } from './sqlite/operation.ts'
 
 const piece = sql`select * from ${raw('keys')} where ${allOf(undefined, sql`id = ${"'; drop"}`, sql`ok = ${true}`)}`
 
-/** What Postgres would receive. */
+/** Returns what Postgres would receive. */
 async function sentToPostgres(statement: typeof piece) {
   const sent: unknown[] = []
   const query = async ({ text }: { readonly text: string }, values?: readonly unknown[]) => {

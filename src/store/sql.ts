@@ -3,17 +3,17 @@
  *
  * - Values never become part of the text: each is a parameter, and each store writes its own placeholders.
  * - Pieces nest. The text depends only on the pieces, so a store can prepare a statement by its text.
- * - An operation is a generator that yields statements and receives their rows. SQLite runs it synchronously in the storage
- *   thread, Postgres on a connection.
- * - On SQLite, each `write` is part of a transaction that others may share. On Postgres, it has its own.
- * - On Postgres, each statement of a `read` or `repeatableWrite` is its own transaction, and is repeated if the connection
- *   breaks.
+ * - An operation is a generator that yields statements and receives their rows. SQLite runs it synchronously in the
+ *   storage thread, Postgres on a connection.
+ * - On SQLite, each `write` is part of a transaction that others may share. On Postgres, it has its own transaction.
+ * - On Postgres, each statement of a `read` or `repeatableWrite` is a transaction of its own, and is repeated if the
+ *   connection breaks.
  */
 import type { Row } from './rows.ts'
 
 export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
-/** A piece of SQL: texts with values in between, so there is one more text than values. */
+/** A piece of SQL: texts with values between them, so there is one more text than values. */
 export class Sql {
   readonly texts: readonly string[]
   readonly values: readonly Value[]
@@ -37,7 +37,7 @@ export function sql(texts: readonly string[], ...parts: readonly (Value | Sql)[]
   return new Sql(all, values)
 }
 
-/** Inserts text of the program, such as a table name or a number that the planner must see. Never pass input from outside. */
+/** Inserts constant text, such as a table name or a number that the planner must see. Never pass input from outside. */
 export function raw(text: string | number): Sql {
   return new Sql([String(text)], [])
 }
@@ -68,7 +68,7 @@ export const write: Make = (steps) => ({ kind: 'write', steps })
 /** For operations whose statements can be repeated: a second run changes nothing and returns the same. */
 export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
 
-/** A table of operations, as the methods of a store. */
+/** The methods of a store for a table of operations. */
 export type Methods<Table> = {
   [Name in keyof Table]: Table[Name] extends Operation<infer Args, infer Result>
     ? (...args: Args) => Promise<Result>

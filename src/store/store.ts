@@ -1,18 +1,18 @@
 /**
- * The storage contract: where jobs live. This file has the life of a job; the other parts of the contract are next to it:
+ * The storage contract, which every store implements. This file has the life of a job; the other parts are next to it:
  *
- * - `account-store.ts`: accounts, their keys and secrets
- * - `callback-store.ts`: owed callbacks, and how operators see and replay them
+ * - `account-store.ts`: accounts, their keys and secrets, and admin tokens
+ * - `callback-store.ts`: pending callbacks, and how operators see and replay them
  * - `node-store.ts`: leases of nodes, and what other nodes report
  * - `usage-store.ts`: what accounts have used
  * - `file-store.ts`: files of accounts, in pieces
  * - `batch-store.ts`: batches of accounts, whose lines and results are in files
  * - `cost-cap-store.ts`: jobs that wait for the budget of their account
- * - `held-request-store.ts`: requests that are held, for those that are sent again
+ * - `held-request-store.ts`: held requests, and how repeated requests join their jobs
  * - `job-search-store.ts`: jobs as operators see them
  * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
- * - `rerun-store.ts`: finished jobs that run again, as new ones
- * - `own-job-store.ts`: cancelling and deleting jobs by their callers
+ * - `rerun-store.ts`: reruns of finished jobs
+ * - `own-job-store.ts`: how accounts cancel, delete and read their own jobs
  * - `audit-store.ts`: the audit log
  *
  * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
@@ -20,10 +20,10 @@
  * Guarantees of every method:
  * - Each call is atomic: it happens completely or not at all.
  * - A write that resolved is durable: it survives a power cut.
- * - A write that rejected with `StoreUnavailable` may be tried again; a rejected `accept` has stored nothing. One that
+ * - A write that rejected with `StoreUnavailable` may be tried again; a rejected `accept` has stored nothing. A write that
  *   rejected with `WriteRejected` has changed nothing, and has not harmed the writes that were committed together with it.
- * - Callers make single calls; the store commits calls that arrive together in one transaction, in their order.
- * - The caller passes the time; a store uses no clock of its own, except the database's for leases.
+ * - Callers make single calls. The store commits calls that arrive together in one transaction, in their order.
+ * - The caller passes the time. A store uses no clock, except the database's for leases.
  */
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -58,48 +58,53 @@ export interface Store
     RerunStore,
     UsageStore {
   /**
-   * Stores all jobs of the acceptance or none. If its idempotency key is stored for the account, it stores nothing and returns
-   * the jobs of the earlier request (`repeated`), or `conflict` if that request was different. If those jobs no longer exist, the
-   * request is accepted again. A second call without a key stores the jobs again, or rejects. Rejects with `UnknownAccount`, and
-   * stores nothing, if the account does not exist.
+   * Stores all jobs of the acceptance or none. Rejects with `UnknownAccount`, and stores nothing, if the account does not
+   * exist.
    *
-   * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that settling stores, regardless
-   * of whether it would be handed off or queued otherwise.
+   * If the idempotency key is already stored for the account, `accept` stores nothing. It returns the jobs of the earlier
+   * request (`repeated`), or `conflict` if that request was different. If none of those jobs exists, the request is accepted
+   * again. A second call without a key stores the jobs again, or rejects.
    *
-   * With a cost cap, it stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, regardless of
-   * what other nodes accept at the same time. Jobs that a cached response completes, and jobs whose model has no price, reserve
-   * nothing.
+   * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that a settlement stores,
+   * whether it would be handed off or queued otherwise.
+   *
+   * With a cost cap, `accept` stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, even if
+   * other nodes accept jobs at the same time. Jobs that a cached response completes reserve nothing, nor do jobs whose model
+   * has no price.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
-  /** Returns `repeated` or `conflict`, as `accept` would, if the key is already stored; otherwise null. Stores nothing. */
+  /** Returns `repeated` or `conflict` like `accept` if the key is already stored, otherwise null. Stores nothing. */
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
    * Assigns up to `limit` queued jobs to the node and counts an attempt of each. No job is ever assigned to two nodes. The cost
-   * does not grow with the length of the queue. A second call claims other jobs; if the response to the first was lost,
-   * `claimsOf` returns its jobs.
+   * does not grow with the length of the queue. A second call claims other jobs. If the response to a call is lost, `claimsOf`
+   * returns its jobs.
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
   /** Returns the texts of a job, for the node that holds it; null if the job no longer exists. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /** Returns where jobs are queued and their earliest deadline. The cost grows with the number of routes, not of jobs. */
+  /**
+   * Returns the routes with queued jobs, and the earliest deadline of queued jobs. The cost grows with the number of routes,
+   * not of jobs.
+   */
   queued(): Promise<Queued>
 
-  /** Returns statistics of queued suspects. Cheap if there are none. */
+  /** Counts queued suspects. This is cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
   /**
-   * Records that these suspects, which the node holds, start to execute: from now on, a crash of the node counts against them.
+   * Records that these suspects, which the node holds, start to execute: from then on, a crash of the node counts against them.
    * Claims that the node no longer holds do not change.
    */
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
    * Fails up to `limit` queued jobs, including suspects, that have waited too long for model servers or whose deadline has
-   * passed, in no particular order. Never changes jobs that a node holds. Each job is settled with the usage and receipt of its
+   * passed. The order is undefined. Jobs that a node holds do not change. Each job is settled with the usage and receipt of its
    * earlier runs. Returns the failed jobs; fewer than `limit` means that there are no more.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
@@ -110,61 +115,61 @@ export interface Store
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /** Returns jobs that this node holds to the head of the queue. Does not change others, so a second call changes nothing. */
+  /** Returns those of the jobs that this node holds to the head of the queue, so a second call changes nothing. */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which the
-   * next claim returns and which a rescue, release or claim does not change.
+   * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which
+   * the next claim returns. Other releases, rescues and claims keep them.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Any other node without a valid lease
-   * is dead. Counts a crash of each job that never crashed before, and of each suspect whose start under its current attempt was
-   * recorded (`recordStarts`). A job crashed alone (`ClaimedJob.crashedAlone`) if it was the only one of its node that counted.
-   * If the node was only paused, `revertCrashes` reverts both. Returns the number of jobs. When several nodes call this, only one
-   * rescues each job.
+   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Dead nodes are all others without a
+   * valid lease. Counts a crash of each job that never crashed before, and of each suspect whose start was recorded under its
+   * current attempt (`recordStarts`). If only one job of a node counted, that job crashed alone (`ClaimedJob.crashedAlone`). If
+   * the node was only paused, `revertCrashes` reverts both facts. Returns the number of jobs. If several nodes call this, only
+   * one rescues each job.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * Returns the cached response of an identical job, or null. Returns a promise only if the result is not known at once.
-   * `fingerprint` already distinguishes accounts.
+   * Returns the cached response of an identical job, or null. Returns a promise only if the store must read the database.
+   * `fingerprint` is different for each account.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * The job as its account may see it; null if it does not exist, belongs to another account, or has expired. If the result
-   * and the error together exceed `maxBytes`, they are not loaded; without `maxBytes`, they always are.
+   * Returns the job as its account may see it; null if it does not exist, belongs to another account, or has expired. If the
+   * result and the error together exceed `maxBytes`, they are not loaded. Without `maxBytes`, they are always loaded.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Returns those of the jobs, of any account, that have finished, for the node that accepted them. The results and errors of
-   * several jobs have at most `maxBytes` together; call again for jobs that were omitted for this reason.
+   * Returns those of the jobs, of any account, that have finished, for the node that accepted them. If there are several, their
+   * results and errors have at most `maxBytes` together. Call it again for jobs that were left out for this reason.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
-  /** Returns those of the jobs, of any account, that do not exist: never stored, or deleted. */
+  /** Returns those of the jobs, of any account, that do not exist, because they were never stored or were deleted. */
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
    * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and some of what `purgeFiles` deletes.
-   * Returns true if it reached its limit, so there may be more.
+   * Returns true if it reached its limit, because there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** Returns the length of the queue in constant time: exact up to some thousands, beyond that possibly an estimate. */
+  /** Returns the length of the queue in constant time. It is exact up to some thousands, and may be an estimate beyond that. */
   depth(): Promise<Depth>
 
-  /** Returns the length of each queue of a route, including suspects, up to `COUNTED_OF_QUEUE`. */
+  /** Returns the length of each queue of each route, including suspects, up to `COUNTED_OF_QUEUE`. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
   /** Resolves if the store can write now. */
   ping(): Promise<void>
 
-  /** Finishes pending calls and closes. A second call waits for the same end. */
+  /** Finishes pending calls and closes. A second call resolves together with the first. */
   close(): Promise<void>
 }
 
@@ -172,21 +177,24 @@ export interface Store
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * A walk of a route: its jobs in order of their turns, from the route's position. That is where its last walk ended, or a job
- * that was queued, released or rescued since. The walk skips suspects, the jobs in `exceptJobs`, and those of `exceptAccounts`,
- * which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in addition to those that it claims.
+ * A walk of a route: claims the route's jobs in order of their turns, from the route's position. The position is where the last
+ * walk ended, or a job that was queued, released or rescued since, whichever is first. The walk skips suspects, the jobs in
+ * `exceptJobs`, and those of `exceptAccounts`, which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in
+ * addition to those that it claims.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
   readonly route: string
   readonly exceptAccounts: readonly string[]
-  /** At most some hundreds. The position does not move past them. */
+  /** A few hundred at most. The position does not move past them. */
   readonly exceptJobs: readonly string[]
-  /** If true, the walk does not move the position, and `mayHaveMore` may be false even if jobs are queued behind its last row. */
+  /** If true, the walk does not move the position. Then `mayHaveMore` may be false even if more jobs are queued. */
   readonly keepsPlace: boolean
 }
 
-/** The jobs of one account on one route, in order of their turns, including those that walks skipped, without suspects. */
+/**
+ * Claims the jobs of one account on one route in order of their turns, including those that walks skipped, but not suspects.
+ */
 export interface ClaimOfAccount {
   readonly of: 'account'
   readonly route: string
@@ -194,7 +202,7 @@ export interface ClaimOfAccount {
   readonly exceptJobs: readonly string[]
 }
 
-/** Suspects with exactly this crash count, in order of their turns. */
+/** Claims suspects with exactly this crash count, in order of their turns. */
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
@@ -208,12 +216,12 @@ export interface ClaimOfSuspects {
 /** How many jobs a walk of a route may read in addition to those that it claims. */
 export const WALK_ROWS = 1024
 
-/** Texts up to this size are returned with a claim: the stored bytes of messages, response format and callback together. */
+/** Texts up to this size come with the claim: the stored bytes of messages, response format and callback together. */
 export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** Whether there may be more jobs there: the claim reached its limit of jobs, or of rows to read. */
+  /** Whether there may be more jobs: the claim reached its limit of jobs, or of rows to read. */
   readonly mayHaveMore: boolean
 }
 
@@ -225,16 +233,16 @@ export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
 }
 
 export interface QueuedSuspects {
-  /** Counted up to 10,000. */
+  /** How many suspects are queued, up to 10,000. */
   readonly queued: number
-  /** The greatest crash count among them; 0 if there are none. */
+  /** The highest crash count of queued suspects; 0 if there are none. */
   readonly mostCrashes: number
-  /** How many have that crash count, up to 10,000. */
+  /** How many suspects have that crash count, up to 10,000. */
   readonly withMost: number
 }
 
 export interface Queued {
-  /** The routes with queued jobs other than suspects; '' for jobs whose route is unknown. */
+  /** The routes with queued jobs other than suspects; an empty text stands for jobs whose route is unknown. */
   readonly routes: readonly string[]
   /** The earliest deadline of any queued job; null if none has one. */
   readonly nextDeadlineMs: number | null
@@ -249,8 +257,8 @@ export interface PastDeadline {
 }
 
 /**
- * Queued jobs of the route whose patience is over: they have waited for model servers for `patienceMs` in total. The current wait
- * began when the job was created or released last, but not before `unavailableSinceMs`. Waits before the release count, too.
+ * Queued jobs of the route that have waited for model servers for `patienceMs` in total. The current wait began when the job
+ * was created or last released, but not before `unavailableSinceMs`. Waits before that release count, too.
  */
 export interface PastPatience {
   readonly route: string
@@ -262,7 +270,6 @@ export interface PastPatience {
   readonly error: JobError
 }
 
-/** A job that `failOverdue` failed. */
 export interface FailedJob {
   readonly jobId: string
   readonly account: string
@@ -276,7 +283,7 @@ export interface WaitingRelease extends Claim {
   readonly route: string
   /** The usage and errors of earlier runs, written by `queue/earlier-runs.ts`. */
   readonly earlierJson: string
-  /** The time of the release, and how long the job had waited for model servers before. */
+  /** When the job was released, and how long it had waited for model servers until then. */
   readonly sinceMs: number
   readonly waitedMs: number
 }
@@ -286,26 +293,26 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** How long the write may wait for others, as in `Settlement`. */
+  /** How long the write may wait for others, in milliseconds, as in `Settlement`. */
   readonly mayWaitMs?: number
   /**
-   * The maximum cost of the account in the current month, in millionths of the currency: of the jobs that finished in it, plus
-   * what open jobs have reserved. Absent for no cap.
+   * The maximum cost of the account in the current month, in millionths of the currency: the cost of the jobs that finished
+   * this month, plus what open jobs have reserved. Absent for no cap.
    */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** True if the accepting node runs the job itself at once. The job is stored as claimed by that node, attempt 1. */
+  /** Whether the accepting node runs the job itself at once. If so, the job is stored as claimed by that node, as attempt 1. */
   readonly handedOff: boolean
   /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
   readonly step: number
   /** The queue for the job's targets and priority, named by `queueName` (`job/priority.ts`). */
   readonly route: string
   /**
-   * Whether a request on the accepting node waits for the job. That node is then notified if another one settles it, and gets the
-   * text of a cached response.
+   * Whether a request on the accepting node waits for the job. If so, that node is notified if another one settles the job, and
+   * gets the text of a cached response.
    */
   readonly awaited: boolean
   /** Identifies the cached response that would complete the job; null or absent if the job does not use the response cache. */
@@ -313,7 +320,7 @@ export interface NewJob {
 }
 
 export interface Idempotency {
-  /** The value of the Idempotency-Key header. */
+  /** The value of the Idempotency-Key header, or the key of a held request or a rerun. */
   readonly key: string
   /** Identifies the request: the same key with a different fingerprint is a conflict. */
   readonly fingerprint: string
@@ -324,10 +331,10 @@ export type Accepted =
   /** `answered`: the jobs that a cached response completed; absent if there are none. */
   { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
 
-/** The jobs would exceed the cap. */
+/** The jobs would exceed the account's cost cap. */
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** The cost that counted before these jobs. */
+  /** The account's cost, including reservations, without these jobs. */
   readonly used: number
 }
 
@@ -354,15 +361,15 @@ export interface Settlement extends Claim {
   /** Caches the answer for identical later jobs; null if it is not cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** How long the write may wait for others to share a transaction; 0 or absent not to wait. */
+  /** How long the write may wait for others to share a transaction, in milliseconds; 0 or absent not to wait. */
   readonly mayWaitMs?: number
 }
 
-/** `stale`: another node holds the job, or it was already settled. `gone`: the job does not exist. */
+/** `stale`: another node holds the job, or the job was already settled. `gone`: the job no longer exists. */
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** The size of the result and the error if they are null because they were too large to load; otherwise 0. */
+  /** The size of the result and the error if they are too large to load, and so are null; otherwise 0. */
   readonly omittedBytes: number
 }
 
@@ -372,11 +379,11 @@ export interface EndedJob extends JobRecord {
 }
 
 export interface Depth {
-  /** Queued jobs. */
+  /** How many jobs are queued. */
   readonly waiting: number
   /** When the oldest queued job was created; null if there is none. */
   readonly oldestCreatedAtMs: number | null
-  /** Jobs that nodes hold. */
+  /** How many jobs nodes hold. */
   readonly assigned: number
 }
 
@@ -384,7 +391,6 @@ export interface QueueDepth {
   /** The name of the queue, as in `NewJob`; empty for jobs whose route is unknown. */
   readonly route: string
   readonly jobs: number
-  /** The ID of the oldest job. */
   readonly oldestId: string
 }
 
@@ -400,7 +406,7 @@ export class WriteRejected extends Error {
   override readonly name = 'WriteRejected'
 }
 
-/** The account of a new job does not exist: it was deleted after its key was found. Nothing was stored. */
+/** The account of a new job does not exist, because it was deleted after its key was found. Nothing was stored. */
 export class UnknownAccount extends Error {
   override readonly name = 'UnknownAccount'
 

@@ -1,9 +1,9 @@
 /**
  * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
- * receipt. IDs, times and the log of callback attempts do not count. Compressed texts count uncompressed.
+ * receipt. IDs, times and the log of callback attempts do not count. Compressed texts count with their size before compression.
  */
 
-/** SQL for a row of requests. Both databases know these sizes without reading the texts. */
+/** SQL for a row with the texts of requests. Both databases know these sizes without reading the texts. */
 export const messagesBytesOf = (row: string) =>
   `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
 
@@ -19,7 +19,7 @@ export const requestBytesOf = (row: string) =>
 export const outcomeBytesOf = (row: string) =>
   `(${resultBytesOf(row)} + coalesce(octet_length(${row}.receipt), 0))`
 
-/** The same for texts that have yet to be stored. */
+/** The bytes of texts that have yet to be stored. */
 export function requestBytes(messages: string, responseFormat: string, callback: string | null): number {
   return bytesOf(messages) + bytesOf(responseFormat) + bytesOf(callback)
 }

@@ -1,4 +1,4 @@
-/** Makes the name of a new file durable. */
+/** Makes the name of a new file durable, by syncing its folder. */
 import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 

@@ -1,4 +1,4 @@
-/** Transfers copy every column of both stores, or this names it: a new one cannot be lost silently. */
+/** Transfers copy every column of both stores, or `NOT_COPIED` names it. So a new column cannot be forgotten. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -10,7 +10,7 @@ import { migratePostgres } from './postgres/schema.ts'
 import { migrateFile } from './sqlite/schema.ts'
 import { KINDS } from './transfer-contract.ts'
 
-/** Tables and columns that belong to running nodes, that the target computes again, or that other columns contain already. */
+/** Columns that belong to running nodes, that the target computes again, or whose contents are in other columns. */
 const NOT_COPIED = {
   sqlite: `
     batches.node callbacks.node callbacks.seq callbacks.under_way cancelled_jobs jobs.crashed_alone jobs.node jobs.seq jobs.started

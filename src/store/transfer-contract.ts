@@ -1,52 +1,58 @@
 /**
- * Transfers between databases: the contract of source and target, and the copied columns, declared once for both stores.
- * Conversations and outcomes are copied in their stored form, compressed or not, so nothing in them changes.
+ * Transfers between databases: the contract of source and target, and the columns to copy, declared once for both stores.
+ * Conversations and outcomes are copied in their stored form, compressed or not, and are not changed.
  */
 import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
 import { bytesOf, bytesOrNull, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
-/** Holds its database exclusively and reads it in one snapshot. */
+/** A database that is held exclusively and read in one snapshot. */
 export interface TransferSource {
-  /** Returns rows with the columns of `KINDS`, in order of their key, without expired rows. */
+  /**
+   * Returns rows with the columns of `KINDS`, in order of their key. Leaves out expired cached responses and idempotency keys.
+   */
   read(kind: Kind, nowMs: number): Batches
   close(): Promise<void>
 }
 
-/** Holds its database exclusively. The database must be empty; either everything is stored in it or nothing. */
+/** The empty database that a transfer fills, held exclusively. Either everything is stored in it or nothing. */
 export interface TransferTarget {
-  /** Must be called in the order of `KINDS`. Returns how many rows were added: those of a job that was not added are left out. */
+  /**
+   * Must be called in the order of `KINDS`. Returns how many rows were added. Rows of jobs that were not added are left out.
+   */
   add(kind: Kind, rows: readonly Row[]): Promise<number>
   /** Makes everything that was added durable. */
   commit(): Promise<void>
-  /** Releases the database, which is unchanged without a commit. */
+  /** Releases the database. Without a commit, it is unchanged. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
   /** Determines the width of partitions, if the store has any. */
   readonly expiry: Expiry
-  /** Called with facts about the database that the operator should know but that do not stop the transfer. */
+  /** Called with facts that the operator should know about the database. They do not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
 /** Batches that are each small enough to hold in memory. */
 export type Batches = AsyncIterable<readonly Row[]>
 
-/** A batch ends after this many rows, or this many bytes of text. Larger batches cost more memory than they save time. */
+/**
+ * A batch ends after this many rows, or this many bytes of text. Larger batches would need more memory and hardly save time.
+ */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
 
-/** The type in Postgres. SQLite stores text and numbers, and booleans as 0 and 1. */
+/** The type in Postgres. SQLite stores text, numbers and bytes, and booleans as 0 and 1. */
 type Type = 'uuid' | 'text' | 'bytea' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
-/** The type, with `?` if the column may be null, and the tables that store it in SQLite and in Postgres. */
+/** The type, with `?` if the column may be null, and the tables that contain the column in SQLite and in Postgres. */
 type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** What messages to people call these rows. */
+  /** The name of these rows in messages to people. */
   readonly title: string
-  /** The table to select from and the key, unless a source defines others. */
+  /** The table to select from, and its key, unless a source defines others. */
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
@@ -54,7 +60,7 @@ interface KindOfRow {
   readonly batchRows?: number
 }
 
-/** The columns, by type, of a table that both stores have. */
+/** Declares columns, by type, of a table that both stores have. */
 function both(table: string, namesOf: { readonly [type in Column[0]]?: readonly string[] }): Columns {
   const columns = Object.entries(namesOf).flatMap(([type, names]) =>
     names.map((name) => [name, [type as Column[0], table, table]] as const),
@@ -92,7 +98,10 @@ export const KINDS = {
       'bigint?': ['expires_at_ms', 'revoked_at_ms', 'used_at_ms'],
     }),
   },
-  /** Includes expired jobs. A job that a node held is transferred as released to the head of its route, without another crash. */
+  /**
+   * Includes expired jobs, which the transfer leaves out. A job that a node holds is transferred as released to the head of its
+   * route, without another crash.
+   */
   jobs: {
     title: 'jobs',
     table: 'jobs',
@@ -133,15 +142,15 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
-      // Whether a batch has yet to write the job's result.
+      // Whether a batch has yet to write the result of the job.
       in_batch: ['integer', '', ''],
-      // These columns are only counted: whether a node held the job, and the state of its callback.
+      // These columns are only counted: whether a node holds the job, and the state of its callback.
       held: ['integer', '', ''],
       called_back: ['uuid?', '', ''],
       due_at_ms: ['bigint?', '', ''],
     },
   },
-  /** The servers of the target create the jobs of open requests. */
+  /** If a request is open, a server of the target creates its job. */
   reruns: {
     title: 'reruns',
     table: 'reruns',
@@ -199,7 +208,7 @@ export const KINDS = {
       'numeric?': ['cost'],
     }),
   },
-  /** Uploads in progress are left out, but not the files that batches write. */
+  /** Uploads in progress are left out. Unfinished files of batches are included. */
   files: {
     title: 'files',
     table:
@@ -249,7 +258,7 @@ export const KINDS = {
       'bigint?': ['expires_at_ms', 'revoked_at_ms'],
     }),
   },
-  /** Oldest first. */
+  /** Transferred in order, oldest first. */
   auditEntries: {
     title: 'the audit log',
     table: 'audit',
@@ -293,7 +302,7 @@ function readerOfType(type: Column[0]) {
   return isText ? textOf : numberOf
 }
 
-/** A table in which a store keeps rows of a kind: those that meet `isPartOf`, with these columns. */
+/** A table in which a store keeps rows of a kind, the columns in it, and which rows are in it. */
 interface StoredTable {
   readonly table: string
   readonly names: string[]
@@ -320,7 +329,7 @@ function isPartOf(table: string): (row: Row) => boolean {
   return () => true
 }
 
-/** Whether rows of the kind belong to a finished job, by their `job_id`. */
+/** Whether rows of the kind name a finished job in `job_id`. */
 export function isOfJob(kind: Kind): boolean {
   return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

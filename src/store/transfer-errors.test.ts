@@ -1,4 +1,4 @@
-/** What is not copied, and what is locked out while a copy runs; a copy that fails leaves nothing behind. */
+/** What cannot be copied, and what is locked while a copy runs. A copy that fails leaves nothing behind. */
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
@@ -34,7 +34,7 @@ test('a database that is served is neither copied nor filled', async (t) => {
   await refused(openTransferSource(url), /1 Parley server uses this database.*SIGTERM.* in (29|30) s/)
   await refused(target(url, population), /1 Parley server uses this database.*SIGTERM/)
   await node.store.renew(node.name, -1)
-  // Its lease has expired: it is dead, and delays nothing.
+  // The node is dead, because its lease has expired, and no longer prevents a copy.
   await copyAll(`sqlite:${file}`, url, population)
 })
 

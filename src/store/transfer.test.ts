@@ -1,4 +1,4 @@
-/** What a copy takes along, between stores of every kind. */
+/** What a copy contains, between all kinds of stores. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
@@ -27,7 +27,7 @@ test('everything that matters goes from SQLite to Postgres and back unchanged', 
   const back = await copyAll(middle, `sqlite:${end}`, population)
   const [original, copied] = [rowsOf(file, expected(population)), rowsOf(end)]
   for (const [table, rows] of Object.entries(original)) assert.deepEqual(copied[table], rows, table)
-  // Each kind is among them, or the comparison would say little.
+  // Each kind must have rows; otherwise the comparison would prove little.
   for (const [name, count] of Object.entries(there)) assert.ok(count > 0, `${name}: ${count}`)
   assert.equal(there.expired, population.expired.length)
   assert.deepEqual(back, { ...there, held: 0, expired: 0 })
@@ -70,7 +70,7 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
   const claimed = await claimAll(store, 'new', clock.ms)
   const order = claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths }))
   assert.deepEqual(order, inLine)
-  // Nobody holds the jobs that a server had been running.
+  // No node holds the jobs that the source's server was running.
   await store.rescue('new', clock.ms)
   const due = all(
     file,

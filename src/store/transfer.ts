@@ -1,4 +1,4 @@
-/** Transfers the contents of a database to an empty one: reads any source, and counts what is transferred. */
+/** Transfers the contents of a database to an empty one: reads any source, and counts the rows. */
 import { DatabaseProblem } from './database-problem.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -64,18 +64,18 @@ function noCounts() {
     accounts: 0,
     keys: 0,
     waiting: 0,
-    /** Queued jobs that were assigned to a server. */
+    /** How many of the waiting jobs a node held. */
     held: 0,
     ended: 0,
     reruns: 0,
-    /** Finished jobs that can no longer be read and are not transferred. */
+    /** Finished jobs that are not transferred, because they can no longer be read. */
     expired: 0,
     callbacksOwed: 0,
     /** Callbacks that were delivered or have failed. */
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
-    /** Sums for an account, a month and a model. */
+    /** Sums, one for each account, month and model. */
     usage: 0,
     files: 0,
     filePieces: 0,
@@ -86,7 +86,7 @@ function noCounts() {
   }
 }
 
-/** @param read how many jobs were read; those not in `jobs` have expired */
+/** @param read how many jobs were read. Those that are not in `jobs` have expired */
 function countJobs(counts: TransferCounts, read: number, jobs: readonly Row[]): void {
   counts.expired += read - jobs.length
   for (const { settled_at_ms, held, called_back, due_at_ms } of jobs) {
@@ -104,7 +104,7 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
-    // The rejection is awaited below, unless writing fails first.
+    // The rejection is awaited below, unless writing fails before.
     next.catch(() => {})
     return next
   }
@@ -120,10 +120,10 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   }
 }
 
-/** A database that is read in batches, each along a key. */
+/** A database that is read in batches, each one after the last key of the previous one. */
 interface SourceDatabase {
   readonly dialect: Dialect
-  /** The first turn of the route of a joined job. */
+  /** The first turn in the queue of a joined job's route. */
   readonly headTurn: Sql
   /** Where to read rows from, or by which key, if it differs from `KINDS`. */
   readonly from: Partial<Record<Kind, { readonly table?: Sql; readonly key?: readonly string[] }>>
@@ -170,8 +170,8 @@ function select(
 }
 
 /**
- * Uses a node name that no node has, because the job was settled in another database. Usage is transferred as sums, so it counts
- * already here. A batch of rows has at least one. Sizes are known without reading the texts.
+ * The node is `copied`, a name that no node has, because the job was settled in another database. `counted` is 1, because usage
+ * is transferred as sums. A batch has at least one row, however large. Sizes are known without reading the texts.
  */
 function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
   const { request, queued } = job
@@ -198,7 +198,7 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
     order by j.id`
 }
 
-/** Drops what a queued job keeps of earlier claims, and what a finished one keeps of its place in the queue. */
+/** Removes the data about earlier claims from a queued job, and the place in the queue from a finished one. */
 function withoutOtherState(job: Row): Row {
   return Object.assign(job, job.settled_at_ms === null ? { claimed_at_ms: null } : NOT_QUEUED)
 }

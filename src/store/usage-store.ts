@@ -1,15 +1,13 @@
 /**
- * The usage of accounts, summed by account, month and model, and what they have open and stored. The transaction that settles a
- * job writes it, so every job counts exactly once, regardless of crashes. Usage outlives the jobs.
+ * The usage of accounts, summed by account, month and model, and what accounts have open and stored. The transaction that
+ * settles a job adds its usage, so every job counts exactly once, whatever crashes. Usage outlives the jobs.
  */
 
 export interface UsageStore {
   /** Returns usage, newest month first, then by account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /**
-   * Returns what counts against the account's caps in that month. The cost is bounded regardless of the number of queued jobs.
-   */
+  /** Returns what counts against the account's caps in that month. The cost is bounded, however many jobs are queued. */
   used(account: string, month: string): Promise<Used>
 
   /**
@@ -22,9 +20,9 @@ export interface UsageStore {
 export interface QuotaUse {
   /** Jobs that are queued or assigned. */
   readonly openJobs: number
-  /** Bytes of all stored jobs, counted as in `stored-bytes.ts`, plus those of all files. */
+  /** The bytes of all stored jobs, counted as in `stored-bytes.ts`, plus those of all files. */
   readonly storedBytes: number
-  /** What the open jobs may cost (`Job.reserved`), in millionths of the currency; absent if nothing. */
+  /** The maximum cost of the open jobs (`Job.reserved`), in millionths of the currency; absent if 0. */
   readonly reserved?: number
 }
 
@@ -32,7 +30,7 @@ export interface UsageSearch {
   readonly account?: string
   /** A month in the form of `job/month.ts`. */
   readonly month?: string
-  /** The last of the previous page. */
+  /** The last row of the previous page. */
   readonly after?: UsageKey
   readonly limit: number
 }
@@ -48,7 +46,7 @@ export interface UsageRecord extends UsageKey {
   /** Jobs that finished in that month, including failed ones. */
   readonly jobs: number
   readonly failedJobs: number
-  /** Jobs completed by the response cache, at no cost. */
+  /** Jobs that the response cache completed, at no cost. */
   readonly cacheHits: number
   /** Calls to model servers, including failed ones. */
   readonly calls: number
@@ -62,7 +60,7 @@ export interface UsageRecord extends UsageKey {
 export interface Used {
   /** Jobs that finished in that month. */
   readonly jobs: number
-  /** Jobs that are queued or running, counted up to `MAX_OPEN_COUNTED`. */
+  /** Jobs that are queued or running, up to `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
   /** Input and output tokens of the finished jobs. */
   readonly tokens: number

@@ -23,7 +23,7 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
   }),
 
   used: read(function* (account: string, month: string): Steps<Used> {
-    // The total over all models may exceed an integer of SQLite.
+    // As integers, the sum over all models could overflow in SQLite.
     const [row = {}] = yield sql`
       select coalesce(sum(jobs), 0) as jobs, coalesce(sum(1.0 * input_tokens + output_tokens), 0) as tokens,
         ${openJobsOf(account)} as open_jobs
@@ -44,7 +44,6 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
   }),
 })
 
-/** Reads rows of usage and of quotas, for both stores. */
 export const USAGE_COLUMNS =
   'account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens, cost'
 
@@ -64,11 +63,14 @@ function readUsage(row: Row): UsageRecord {
   }
 }
 
-/** This is cheap: an account has few files, and an index contains their sizes. */
+/** The sum of the sizes of an account's files. This is cheap: an account has few files, and an index contains their sizes. */
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 
-/** Reads `open_jobs`, `stored_bytes` of jobs, `reserved` and `file_bytes`. Sums may be negative while they are corrected. */
+/**
+ * Reads `open_jobs`, `stored_bytes` of jobs, `reserved` and `file_bytes`. Sums may briefly be negative while they are
+ * corrected.
+ */
 export function readQuotaUse(row: Row): QuotaUse {
   const reserved = numberOf(row, 'reserved')
   return {

@@ -97,7 +97,7 @@ export class Metrics {
     SLOW_S,
     ['task'],
   )
-  readonly #cpuRejections = this.#counter(
+  readonly cpuRejected = this.#event(
     'cpu_requests_rejected_total',
     'Requests rejected with 503 because too many requests were being read or counted.',
   )
@@ -106,42 +106,42 @@ export class Metrics {
     'crashes_reverted_total',
     'Job crashes that this node reverted because the node that ran the jobs was only paused.',
   )
-  readonly #leasesLost = this.#counter('leases_lost_total', 'How often the lease of this node expired.')
+  readonly leaseLost = this.#event('leases_lost_total', 'How often the lease of this node expired.')
   readonly #quotaRejections = this.#counter(
     'quota_rejections_total',
     'Requests rejected because of a quota of their account.',
     ['quota'],
   )
-  readonly #memoryRejections = this.#counter(
+  readonly memoryRejected = this.#event(
     'memory_rejections_total',
     'Requests rejected with 503 because of limits.memory_bytes: `over part` if their account exceeded its limit, `full` if the whole share was in use.',
-    ['share', 'reason'],
+    { share: ['uploads', 'requests', 'answers'], reason: ['over part', 'full'] },
   )
-  readonly #databaseRejections = this.#counter(
+  readonly databaseRejected = this.#event(
     'database_rejections_total',
     'Requests rejected with 503 because the database failed, or because limits.queued_writes writes were waiting for it.',
   )
-  readonly #connectionRejections = this.#counter(
+  readonly connectionRejected = this.#event(
     'connections_rejected_total',
     'Connections rejected because of limits.connections or limits.connections_per_address.',
-    ['limit'],
+    { limit: ['connections', 'connections_per_address'] },
   )
-  readonly #stalledConnections = this.#counter(
+  readonly connectionStalled = this.#event(
     'connections_stalled_total',
     'Connections closed because the client did not read (limits.stalled_write_seconds).',
   )
-  readonly #unknownKeyRejections = this.#counter(
+  readonly unknownKeyRejected = this.#event(
     'unknown_key_rejections_total',
     'Requests rejected because their address had sent too many unknown API keys.',
   )
-  readonly #delayedRejections = this.#counter(
+  readonly rejectionDelayed = this.#event(
     'rejections_delayed_total',
     'Rejections that were delayed because of limits.rejections_per_second.',
   )
-  readonly #callerActions = this.#counter(
+  readonly callerActed = this.#event(
     'caller_actions_total',
     'Jobs that were cancelled or deleted by their callers.',
-    ['action'],
+    { action: ['cancel', 'delete'] },
   )
   readonly #batches = this.#counter('batches_total', 'Batches that have ended, by status.', ['status'])
   readonly #batchLines = this.#counter('batch_lines_total', 'Lines of batches that have ended.', ['result'])
@@ -153,13 +153,8 @@ export class Metrics {
     addRuntimeMetrics(this.#registry)
     // These counters start at 0, because Prometheus does not notice an increase of a counter that first appears with the value
     // 1.
-    for (const share of ['uploads', 'requests', 'answers']) {
-      for (const reason of ['over part', 'full']) this.#memoryRejections.add(0, share, reason)
-    }
-    for (const limit of ['connections', 'connections_per_address']) this.#connectionRejections.add(0, limit)
     for (const model of models) for (const outcome of Object.keys(OUTCOMES)) this.#jobs.add(0, model, outcome)
     this.#callbacks.add(0, 'failed')
-    for (const action of ['cancel', 'delete']) this.#callerActions.add(0, action)
     for (const status of ENDED_STATUSES) this.#batches.add(0, status)
     for (const result of ['completed', 'failed']) this.#batchLines.add(0, result)
     for (const unit of ['open_jobs', 'stored_bytes']) this.#quotaRejections.add(0, unit)
@@ -267,50 +262,29 @@ export class Metrics {
     this.#quotaRejections.add(1, unit.replace(' ', '_'))
   }
 
-  readonly rejectionDelayed = (): void => {
-    this.#delayedRejections.add(1)
-  }
-
-  readonly unknownKeyRejected = (): void => {
-    this.#unknownKeyRejections.add(1)
-  }
-
-  callerActed(action: 'cancel' | 'delete'): void {
-    this.#callerActions.add(1, action)
-  }
-
-  leaseLost(): void {
-    this.#leasesLost.add(1)
-  }
-
-  readonly databaseRejected = (): void => {
-    this.#databaseRejections.add(1)
-  }
-
-  readonly memoryRejected = (share: string, reason: string): void => {
-    this.#memoryRejections.add(1, share, reason)
-  }
-
-  connectionRejected(limit: string): void {
-    this.#connectionRejections.add(1, limit)
-  }
-
-  connectionStalled(): void {
-    this.#stalledConnections.add(1)
-  }
-
   readonly cpuTask = (task: TaskName, ms: number): void => {
     this.#cpuTime.observe(ms / 1000, task)
-  }
-
-  readonly cpuRejected = (): void => {
-    this.#cpuRejections.add(1)
   }
 
   /** A function with bound labels, because it is called at each commit. */
   readonly committed = (size: number, ms: number): void => {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)
+  }
+
+  /**
+   * Adds a counter of events. Returns a function that counts one event, whose arguments are the values of the labels; further
+   * arguments are ignored. The counter starts at 0 for all values of its labels.
+   */
+  #event(name: string, help: string, labels: Readonly<Record<string, readonly string[]>> = {}) {
+    const names = Object.keys(labels)
+    const counter = this.#counter(name, help, names)
+    const all = Object.values(labels).reduce<readonly string[][]>(
+      (some, values) => some.flatMap((before) => values.map((value) => [...before, value])),
+      [[]],
+    )
+    for (const values of all) counter.add(0, ...values)
+    return (...values: string[]): void => counter.add(1, ...values.slice(0, names.length))
   }
 
   /** Adds a counter. Without labels, it starts at 0. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { Readable } from 'node:stream'
+import { type TestContext, test } from 'node:test'
 import {
   type Attributes,
   type Context,
@@ -8,9 +9,10 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
+import fastify from 'fastify'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { job, startParley } from '../../test/parley.ts'
-import { isTracing } from './traces.ts'
+import { isTracing, traceCreates } from './traces.ts'
 
 interface Recorded {
   readonly name: string
@@ -98,4 +100,29 @@ test('without an SDK nothing is traced; with one, the life of a job is traced wi
     await parley.get('/healthz')
   }
   clock.advance(60_000)
+  await longResponse(t, spans)
 })
+
+function* endless() {
+  for (;;) yield Buffer.alloc(65_536)
+}
+
+/** A client that leaves while a long response is sent. The tracer of the module stays with the first SDK, so this is no test. */
+async function longResponse(t: TestContext, spans: readonly Recorded[]) {
+  const app = fastify()
+  t.after(() => app.close())
+  traceCreates(app)
+  app.post('/v1/responses', (_request, reply) => reply.send(Readable.from(endless())))
+  const url = await app.listen()
+  const leaving = new AbortController()
+  const sent = fetch(`${url}/v1/responses`, { method: 'POST', signal: leaving.signal })
+  assert.equal((await sent).status, 200)
+  const span = spans.findLast(({ name }) => name === 'POST /v1/responses')
+  assert.equal(span?.ended, false)
+  leaving.abort()
+  while (!span?.ended) {
+    t.signal.throwIfAborted()
+    await fetch(url)
+  }
+  assert.equal(span.attributes['http.response.status_code'], 499)
+}

@@ -237,7 +237,7 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
   '/v1/responses',
 ])
 
-/** The status in the log as well, if the client closed the connection before the response. */
+/** The status of a request whose client disconnected before the end of the response. The log has the same one. */
 const CLIENT_GONE = 499
 
 /**
@@ -246,7 +246,7 @@ const CLIENT_GONE = 499
  */
 export function traceCreates(app: FastifyInstance): void {
   const open = new WeakMap<FastifyRequest, { readonly span: Span; readonly inside: Context }>()
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, { raw }, done) => {
     const { url } = request.routeOptions
     if (request.method === 'POST' && CREATES.has(url)) {
       const { traceparent } = request.headers
@@ -257,6 +257,10 @@ export function traceCreates(app: FastifyInstance): void {
       const attributes = { 'http.request.method': 'POST', 'http.route': url }
       const span = tracer.startSpan(`POST ${url}`, { kind: SpanKind.SERVER, attributes }, parent)
       open.set(request, { span, inside: trace.setSpan(parent, span) })
+      // `onResponse` is not called if the client disconnects before the end of the response.
+      raw.once('close', () => {
+        if (!raw.writableFinished) end(request, CLIENT_GONE)
+      })
     }
     done()
   })
@@ -272,11 +276,6 @@ export function traceCreates(app: FastifyInstance): void {
     if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
     span?.end()
   }
-  app.addHook('onSend', (request, _reply, payload, done) => {
-    // `onResponse` is not called if the client has disconnected.
-    if (request.raw.socket.destroyed) end(request, CLIENT_GONE)
-    done(null, payload)
-  })
   app.addHook('onResponse', (request, reply, done) => {
     end(request, reply.statusCode)
     done()

@@ -12,7 +12,7 @@ async function tokensOf(text: string, enough = NO_LIMIT): Promise<number> {
   return (await countTokens({ jsonTexts: [inJson(text)], enough })).tokens
 }
 
-/** Counts without a thread, and records the counted texts. */
+/** Counts without a thread, and records the slices. */
 async function counted(messages: readonly Message[], limit: number) {
   const slices: string[][] = []
   const conversation = {

@@ -1,18 +1,18 @@
 /**
- * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow on long runs without a break, and must never
- * block the event loop of the HTTP server.
+ * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow for long runs without a break, so it must not
+ * run on the event loop.
  */
 
 /**
- * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut
- * can split a token, so the count may be too high by one for each piece.
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut can
+ * split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** Text that looks like a special token was written by a caller, so it is counted as text. */
+/** A text that looks like a special token comes from the caller, so it is counted as text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
-  /** The text between the quotes of JSON strings. */
+  /** Each is the text between the quotes of a JSON string. */
   readonly jsonTexts: readonly string[]
   /** The count stops once it reaches this limit. */
   readonly enough: number
@@ -20,13 +20,13 @@ export interface CountTokens {
 
 export interface CountedTokens {
   readonly tokens: number
-  /** Whether all texts were counted to their ends. */
+  /** Whether all texts were counted to the end. */
   readonly isComplete: boolean
 }
 
 type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
 
-/** Loaded at the first count, because its tables take tens of megabytes in each thread. */
+/** The tokenizer is loaded at the first count, because its tables take tens of megabytes in each thread. */
 let tokenizer: Tokenizer | null = null
 
 /** Counts with an OpenAI tokenizer (o200k). */
@@ -45,7 +45,7 @@ export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<C
   return { tokens, isComplete: true }
 }
 
-/** Returns where the piece ends, never between the two halves of a surrogate pair. */
+/** Returns where the piece ends: never between the two halves of a surrogate pair. */
 function pieceEnd(text: string, from: number): number {
   const to = Math.min(from + PIECE, text.length)
   const code = text.charCodeAt(to - 1)

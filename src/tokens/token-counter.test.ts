@@ -24,7 +24,7 @@ test('the texts of the messages are found in either order of the members', () =>
 })
 
 test('slices are JSON texts that give the whole when they are joined', () => {
-  // The text is long enough for several slices, with escapes and pairs at every edge.
+  // The text is long enough for several slices, with escapes and surrogate pairs at every cut.
   const long = fc.tuple(content, fc.integer({ min: 0, max: 9 })).map(([text, shift]) => {
     return `${'x'.repeat(shift)}${`${text}\u0000\\"😀`.repeat(6_000)}`
   })
@@ -61,7 +61,7 @@ test('a sample takes pieces of the whole, each a JSON text', () => {
 })
 
 test('a text of nothing but backslashes is cut in one pass', () => {
-  // A search back to the beginning at each cut would take minutes.
+  // If each cut searched back to the beginning, this would take minutes.
   const text = '\\'.repeat(8_000_000)
   const json = JSON.stringify([{ role: 'user', content: text }])
   let characters = 0

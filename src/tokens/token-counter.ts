@@ -1,5 +1,5 @@
 /**
- * Counts the tokens of a conversation, a slice at a time, so that accounts that share the threads take turns and a count can be
+ * Counts the tokens of a conversation, one slice at a time, so that accounts can alternate on the threads, and a count can be
  * stopped between two slices.
  */
 import { framingTokens } from '../job/create-body.ts'
@@ -8,11 +8,11 @@ import type { CountedTokens } from './count-tokens.ts'
 
 export interface TokenCount {
   readonly tokens: number
-  /** `at least` if the count stopped at the limit, `about` if a sample was far above it. */
+  /** `at least`: the count stopped just above the limit. `about`: estimated from a sample that was far above the limit. */
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
-/** Counts texts on a thread, and may stop at `enough`. Resolves with null if it was stopped. */
+/** Counts texts on a thread, and may stop at `enough` tokens. Resolves with null if it was stopped. */
 export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promise<CountedTokens | null>
 
 export interface Conversation {
@@ -23,16 +23,16 @@ export interface Conversation {
 }
 
 /**
- * A text whose bytes exceed the limit in tokens by this factor is sampled first, because it is most likely too long: a token of
- * prose has four or five bytes.
+ * If the bytes of a conversation exceed the limit in tokens by this factor, a sample is counted first. Most likely the text is
+ * too long, because a token of prose has four or five bytes.
  */
 const SAMPLED_FROM = 8
 const SAMPLE_PIECES = 32
 const SAMPLE_CHARACTERS = 512
-/** A sample is trusted if it exceeds the limit by this factor. */
+/** The estimate from a sample counts if it exceeds the limit by this factor. */
 const CLEARLY_OVER = 2
 
-/** Counts the conversation's tokens up to just above the limit. Resolves with null if it was stopped. */
+/** Counts the tokens of the conversation up to just above the limit. Resolves with null if it was stopped. */
 export async function countConversation(
   { messagesJson, messages, tokensAtMost }: Conversation,
   limit: number,
@@ -57,19 +57,19 @@ export async function countConversation(
 }
 
 /*
- * The texts of a conversation are found in its JSON text without parsing it, and cut into slices that take a thread of the pool
- * a fraction of a second each, regardless of their content.
+ * Finds the texts of a conversation in its JSON text without parsing it, and cuts them into slices. Each slice takes a thread
+ * of the pool a fraction of a second, whatever its content.
  */
 
-/** Start and end of the text of one message: between the quotes of a JSON string. */
+/** The start and end of the text of a message, between the quotes of a JSON string. */
 interface TextRange {
   readonly from: number
   readonly to: number
 }
 
 /**
- * @param messagesJson messages as `JSON.stringify` writes them: objects with the two members `role` and `content`, in either
- * order
+ * Yields the text of each message.
+ * @param messagesJson messages as `JSON.stringify` writes them: objects with two members, `role` and `content`, in either order
  */
 export function* messageTexts(messagesJson: string): Generator<TextRange> {
   let at = messagesJson.indexOf('"')
@@ -84,12 +84,12 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
   }
 }
 
-/** The tokenizer takes about 0.1 s for a slice of 16 KiB of random letters. */
+/** The characters of a slice. For 16 KiB of random letters, the tokenizer takes about 0.1 s. */
 const SLICE_CHARACTERS = 16 * 1024
-/** The maximum texts in a slice, for conversations of very many short ones. */
+/** The maximum number of texts in a slice, for conversations of very many short messages. */
 const SLICE_TEXTS = 1024
 
-/** Yields the texts of the messages, a slice at a time; a long text continues in the next slice. */
+/** Yields the texts of the messages in slices. A long text continues in the next slice. */
 export function* textSlices(messagesJson: string): Generator<string[]> {
   let slice: string[] = []
   let room = SLICE_CHARACTERS
@@ -111,11 +111,11 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
 
 interface TextSample {
   readonly jsonTexts: readonly string[]
-  /** The fraction of the whole text that is in the sample; 1 if there is no text. */
+  /** The part of the whole text that the sample contains, from 0 to 1; 1 if there is no text. */
   readonly part: number
 }
 
-/** Returns pieces of the texts, spread evenly over all of them. */
+/** Returns pieces of the texts, evenly spread over all of them. */
 export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
   const texts = [...messageTexts(messagesJson)]
   const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
@@ -123,8 +123,7 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
-    // The text may be cut at this position. A search back from the next piece ends here, so that all pieces together take one
-    // pass.
+    // The text may be cut here. The search back from the next piece ends here, so that all pieces together take one pass.
     let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
       const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
@@ -138,12 +137,12 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** The length of an escape such as `\u00e9`. */
+/** The length of the longest escape, such as `\u00e9`. */
 const LONGEST_ESCAPE = 6
 
 /**
- * Returns the first index from `at` on where the text may be cut: not inside an escape or a surrogate pair.
- * @param from an index, not after `at`, where it may be cut
+ * Returns the first index from `at` on at which the text may be cut: not inside of an escape or a surrogate pair.
+ * @param from an index, not after `at`, at which it may be cut
  */
 function textEnd(json: string, from: number, at: number, to: number): number {
   if (at >= to) return to
@@ -157,7 +156,7 @@ function textEnd(json: string, from: number, at: number, to: number): number {
   return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
 }
 
-/** Whether the backslash at `at` starts an escape, and is not itself escaped by the previous one. */
+/** Whether the backslash at `at` starts an escape, because it is not escaped itself by the previous one. */
 function beginsEscape(json: string, from: number, at: number): boolean {
   let before = 0
   while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++

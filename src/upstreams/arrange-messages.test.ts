@@ -7,7 +7,7 @@ import { shapeOf } from './automatic-roles.ts'
 
 const ROLE_OF: Readonly<Record<string, Role>> = { s: 'system', d: 'developer', a: 'assistant', u: 'user' }
 
-/** `'s:be brief'` is a system message. */
+/** Makes messages from texts such as `s:be brief`, a system message. */
 function messagesOf(...texts: readonly string[]): Message[] {
   return texts.map((text) => ({ role: ROLE_OF[text.charAt(0)] ?? 'user', content: text.slice(2) }))
 }
@@ -126,7 +126,7 @@ const conversation = fc.array(
   { minLength: 1, maxLength: 12 },
 )
 
-/** In the order that the members were sent in. */
+/** The members of each message in the order of the given flag, because callers may send either order. */
 function written(messages: readonly (Message & { readonly isContentFirst: boolean })[]): string {
   return JSON.stringify(
     messages.map(({ role, content, isContentFirst }) =>
@@ -137,7 +137,7 @@ function written(messages: readonly (Message & { readonly isContentFirst: boolea
 
 const isInstruction = ({ role }: Message) => role === 'system' || role === 'developer'
 
-/** The same by parsing, slowly. */
+/** A slow reference implementation, which parses the conversation. */
 function withoutSystem(messages: readonly Message[]): Message[] {
   const moved: Message[] = []
   let pending: Message[] = []

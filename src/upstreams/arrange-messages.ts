@@ -1,7 +1,7 @@
 /**
- * Rearranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of roles, than callers may send.
- * Every text is kept, and none overtakes another of its role or an instruction. Works on the JSON text of the messages without
- * parsing it, because each call needs the text and a conversation may have megabytes.
+ * Rearranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of roles, than callers may
+ * send. Every text is kept; texts of the same role keep their order, and no text moves ahead of an instruction. It works on the
+ * JSON text without parsing it, because a conversation may have megabytes and each call needs its text.
  */
 import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
@@ -10,22 +10,23 @@ import { stringEnd } from '../json-text/scan-json.ts'
  * - `native`: the caller's messages, unchanged.
  * - `developer_as_system`: `developer` messages become `system` messages.
  * - `merged_system`: the initial system and developer messages become one system message; later developer messages become
- *   system messages in their place.
- * - `no_system`: `user` and `assistant` alternate, starting with `user`. System and developer messages join the next user
- *   message, or become one at the end.
+ *   system messages at the same position.
+ * - `no_system`: `user` and `assistant` alternate, starting with `user`. System and developer messages are merged into the
+ *   next user message; those after the last one become a user message at the end.
  */
 export type SentRoles = 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
 
-/** Added before a conversation that starts with `assistant`, for templates that require a user message first. */
+/** The user message before a conversation that starts with `assistant`, for templates that require a user message first. */
 const CONTINUED = '(continued)'
 
-/** An empty line as JSON text, between two texts that share a message. */
+/** An empty line as JSON text. It separates two texts that are merged into one message. */
 const BETWEEN = '\\n\\n'
 
 /**
+ * Returns the messages to send, as JSON text.
  * @param messagesJson an array of messages as `JSON.stringify` writes it
- * @param instruction Parley's own; it follows the caller's initial system and developer messages, except in `native` and
- * `developer_as_system`, where it is a system message before all others
+ * @param instruction Parley's instruction. It follows the caller's initial system and developer messages, except in `native`
+ * and `developer_as_system`, where it is the first system message
  */
 export function arrangeMessages(messagesJson: string, roles: SentRoles, instruction: string | null): string {
   switch (roles) {
@@ -88,7 +89,10 @@ function withoutSystem(messagesJson: string, instruction: string | null): string
   return turns.end()
 }
 
-/** Alternating messages of user and assistant. They are written as one text, because a conversation may have 300,000 messages. */
+/**
+ * Collects alternating messages of user and assistant. They are written as one text, because a conversation may have 300,000
+ * messages.
+ */
 class Turns {
   #json = ''
   #role: 'user' | 'assistant' | null = null
@@ -121,9 +125,9 @@ function isInstruction(role: Role): role is 'system' | 'developer' {
 
 interface MessageText {
   readonly role: Role
-  /** JSON text without the quotes. */
+  /** The JSON text of the string, without its quotes. */
   readonly content: string
-  /** The index behind the message. */
+  /** The index after the message. */
   readonly end: number
 }
 
@@ -132,7 +136,7 @@ const CONTENT_FIRST = '{"content":"'
 const THEN_ROLE = '","role":"'
 const THEN_CONTENT = '","content":"'
 
-/** Callers write the two members in either order. */
+/** Reads the message at the index. Its two members may be in either order. */
 function messageAt(json: string, at: number): MessageText {
   if (json.startsWith(ROLE_FIRST, at)) {
     const role = roleAt(json, at + ROLE_FIRST.length)

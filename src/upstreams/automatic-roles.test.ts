@@ -1,4 +1,4 @@
-/** `roles: auto` against servers that apply chat templates, over HTTP. */
+/** `roles: auto`, tested over HTTP against servers that apply chat templates. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { reply, type Script } from '../../test/model-server.ts'
@@ -93,7 +93,7 @@ describe('what a template rejects', () => {
     assert.deepEqual(await send('uasu'), ['answer', 'merged_system', 'no_system'])
     assert.deepEqual(await send('usau'), ['answer', 'no_system'])
     assert.deepEqual(await send('sdu'), ['answer', 'merged_system'])
-    // The template would drop the system message of this one, without an error.
+    // The template would silently drop the system message of this conversation.
     assert.deepEqual(await send('sua'), ['answer', 'no_system'])
   })
 
@@ -226,7 +226,7 @@ describe('a rejected form', () => {
     }
     assert.deepEqual(await sent('u'), ['answer', 'native', 'merged_system', 'no_system'])
     assert.deepEqual(await sent('u'), ['answer', 'native', 'no_system'])
-    // This template would drop a system message without an error.
+    // This template would silently drop a system message.
     const { send } = await start(t, 'mistral-nemo')
     assert.deepEqual(await send('ua', form), ['answer', 'native', 'no_system'])
   })

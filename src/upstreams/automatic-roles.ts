@@ -1,25 +1,27 @@
 /**
- * Implements the roles setting `auto`: sends conversations as `merged_system`, or as `no_system` if the server accepts only that.
- * No server reports which chat template it applies, so this learns it: a conversation that is rejected as `merged_system`,
- * without a schema, and then answered as `no_system` shows what the template rejects. That is remembered per model for less than
- * an hour, then tested again. What a template accepts is remembered, too, so that a server that sometimes fails for other reasons
- * is not taken for one that rejects system messages.
+ * Implements the roles setting `auto`: sends conversations as `merged_system`, or as `no_system` if the server accepts only
+ * that.
+ *
+ * No server reports which chat template it applies, so this class learns it from responses. If a server rejects a conversation
+ * without a schema as `merged_system` and then answers it as `no_system`, its template rejects such conversations. This is
+ * remembered for each model for less than an hour and then tested again. Accepted conversations are remembered, too, so that
+ * occasional failures for other reasons are not mistaken for rejections.
  */
 import type { Clock } from '../clock.ts'
 import type { SentRoles } from './arrange-messages.ts'
 import type { JsonMode, LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
 export const REMEMBERED_MS = 50 * 60_000
-/** For this long after a template accepted a kind of conversation, a single rejection of that kind is not remembered. */
+/** After a template accepted a kind of conversation, rejections of that kind are ignored for this long. */
 export const ACCEPTED_MS = 10 * 60_000
 
 /** The statuses that servers return if a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
 
-/** If the rejected request contained a schema, the rejection shows nothing about roles. */
+/** If the rejected request contained a schema, the schema may be the reason instead of the roles. */
 const SCHEMAS: readonly (JsonMode | undefined)[] = ['json_schema', 'json_schema_strict']
 
-/** No text of a message can contain this, because its quotes are escaped. */
+/** Texts of messages cannot contain this, because their quotes are escaped. */
 const ROLE = '"role":"'
 
 /** What a conversation requires of a chat template when it is sent as `merged_system`. */
@@ -31,12 +33,12 @@ export interface Shape {
   readonly endsWithAssistant: boolean
 }
 
-/** @param hasInstruction whether Parley adds an instruction */
+/** @param hasInstruction whether Parley adds an instruction, which is a system message */
 export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   let hasSystem = hasInstruction
   let isRegular = true
   let turns = 0
-  /** The first letter of the role. */
+  /** The first letter of the last role. */
   let letter = ''
   for (let at = messagesJson.indexOf(ROLE); at !== -1; at = messagesJson.indexOf(ROLE, at + ROLE.length)) {
     letter = messagesJson.charAt(at + ROLE.length)
@@ -48,13 +50,16 @@ export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
 }
 
-/** The facts about one kind of conversation, with times on the steady clock. */
+/** What is known about one kind of conversation, with times on the steady clock. */
 interface Known {
   acceptedAtMs: number | null
   rejectedUntilMs: number | null
 }
 
-/** `regular` conversations have a system message; `irregular` ones break the alternation. All templates accept the others. */
+/**
+ * The roles that a model accepts, by kind of conversation. `regular` conversations have a system message and alternate;
+ * `irregular` ones do not alternate. All templates accept other conversations.
+ */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -68,11 +73,12 @@ export class AutomaticRoles {
     this.#clock = clock
   }
 
-  /** The roles to try first; `native` if the prompt is the same in all of them. */
+  /** Returns the roles to try first; `native` if the conversation would be the same in all of them. */
   rolesFor(model: string, { messagesJson }: Prompt, hasInstruction: boolean): SentRoles {
     const shape = shapeOf(messagesJson, hasInstruction)
     if (!shape.hasSystem && shape.isRegular) return 'native'
-    // Some templates put the system message before the last user message, and drop it if the conversation does not end with one.
+    // Some templates put the system message before the last user message, and silently drop it if the conversation ends with
+    // another role.
     if (shape.hasSystem && shape.endsWithAssistant) return 'no_system'
     const known = this.#models.get(model)
     return known !== undefined && this.#isRejected(known, shape) ? 'no_system' : 'merged_system'
@@ -83,7 +89,7 @@ export class AutomaticRoles {
     return roles === 'merged_system' && REJECTIONS.includes(sentStatus(error))
   }
 
-  /** Call this after an answer to a prompt in this format, unless it was `native`. */
+  /** Records that the server answered a prompt in this format. Do not call this for `native`. */
   answered(
     model: string,
     { messagesJson }: Prompt,
@@ -101,7 +107,7 @@ export class AutomaticRoles {
     }
   }
 
-  /** Null if the template is not known to reject anything. */
+  /** What the template of the model rejects; null if nothing is known. */
   learned(model: string): LearnedRoles | null {
     const known = this.#models.get(model)
     if (known === undefined) return null
@@ -111,7 +117,7 @@ export class AutomaticRoles {
     return { rejects: regularMs === null ? 'irregular' : 'system', untilMs: this.#clock.nowMs() + leftMs }
   }
 
-  /** A template that rejects regular system messages rejects irregular ones, too. */
+  /** A template that rejects system messages in regular conversations rejects them in irregular ones, too. */
   #isRejected({ regular, irregular }: KnownModel, { isRegular }: Shape): boolean {
     return this.#leftMs(regular) !== null || (!isRegular && this.#leftMs(irregular) !== null)
   }
@@ -137,18 +143,20 @@ export class AutomaticRoles {
   }
 }
 
-/** Gateways report the status that they received as the code of an error in a 200. */
+/**
+ * Returns the status that the model server sent. Some gateways respond with 200 and put that status into the code of an error.
+ */
 function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
 /**
- * OpenAI's models support all four roles; other servers have a chat template. Azure's rejects `developer` in older versions of its
- * API, and its models treat `system` the same.
+ * OpenAI's models support all four roles; other servers apply a chat template. Older versions of Azure's API reject
+ * `developer`, and Azure's models treat `system` in the same way.
  */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'developer_as_system' | 'auto' {
   if (/(?:^|\.)api\.openai\.com$/.test(hostname)) return 'native'
-  // On this host, Azure also serves models of other vendors, at other paths.
+  // On this host, Azure also serves models of other vendors, under other paths.
   const isFoundry = hostname.endsWith('.services.ai.azure.com') && pathname.startsWith('/openai')
   const isAzure = /\.(?:openai|cognitiveservices)\.azure\.(?:com|us|cn)$/.test(hostname)
   return isAzure || isFoundry ? 'developer_as_system' : 'auto'

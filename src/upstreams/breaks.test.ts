@@ -1,4 +1,4 @@
-/** Which job a broken connection counts against, and how a job that may crash its model server is repeated. */
+/** Which job a broken connection counts against, and how a job is repeated that may crash its model server. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -18,15 +18,23 @@ import {
 function start() {
   const clock = new FakeClock()
   const others = { areHeld: false }
-  const breaks = new TargetBreaks(clock, (isHeld) => {
-    others.areHeld = isHeld
-  })
-  return { clock, others, breaks }
+  const rest = { untilMs: 0 }
+  const [breaks, sibling] = [0, 1].map(
+    () =>
+      new TargetBreaks(
+        clock,
+        (isHeld) => {
+          others.areHeld = isHeld
+        },
+        rest,
+      ),
+  ) as [TargetBreaks, TargetBreaks]
+  return { clock, others, breaks, sibling }
 }
 
 /**
- * Each step is a word and a job: `start x` (its call starts), `3 start` (calls of three others), `answer x`, `break x`, or
- * `check`. Returns what the last break shows about its job.
+ * Plays steps and returns what the last break shows about its job. Steps are: `start x` (a call of job x starts), `3 start`
+ * (calls of three other jobs start), `answer x`, `break x` (its connection breaks), and `check`.
  */
 function play(steps: string, isCareful = false) {
   const { breaks } = start()
@@ -61,10 +69,10 @@ describe('a broken connection', () => {
     ['counted', 'start y, answer y, start x, break x, start y, answer y, start x, break x'],
     ['counted', 'start y, answer y, 3 start, start x, break x'],
     ['unexpected', 'start y, answer y, 4 start, start x, break x'],
-    // Calls that break together belong to one break, in whatever order they are seen.
+    // Calls that break together belong to one break, in any order.
     ['counted', 'start y, answer y, start x, start z, break x, break z'],
     ['unexpected', 'start y, answer y, 3 start, start x, start z, break x, break z'],
-    // It survived one break, and is among the next.
+    // The job survived the first break, and is in progress at the next one.
     ['none', 'start y, answer y, start x, start z, break z, start z, break z, break x'],
   ] as const) {
     it(`shows ${blame}: ${steps}`, () => assert.equal(play(steps), blame))
@@ -117,6 +125,17 @@ describe('a job', () => {
     const next = breaks.hold(new Stop())
     assert.equal(others.areHeld, false)
     clock.advance(4 * HOLD_MS)
+    assert.equal((await next)?.isActive, true)
+  })
+
+  it('holds nobody at another target of the upstream before that rest has ended', async () => {
+    const { breaks, sibling, others, clock } = start()
+    const hold = await breaks.hold(new Stop())
+    clock.advance(1000)
+    hold?.end()
+    const next = sibling.hold(new Stop())
+    assert.equal(others.areHeld, false)
+    clock.advance(4000)
     assert.equal((await next)?.isActive, true)
   })
 

@@ -1,9 +1,11 @@
 /**
- * Finds out which job, and which schema, crashes a model server, by connections that break during calls. All calls in progress
- * when one breaks belong to the same break. It counts against a job only if the target had answered other jobs since its previous
- * break and at most MOST_BLAMED calls were in progress. A job with two such breaks is *isolated*: it is repeated without its
- * schema, alone at its first target, and fails if the connection breaks again while it is alone at a target that has answered
- * since. An outage therefore fails no job, because nothing is answered between its breaks.
+ * Finds out which job, or which schema, crashes a model server, from connections that break during calls. All calls in progress
+ * when a connection breaks belong to the same *break*.
+ *
+ * A break counts against a job only if the target has answered other jobs since its previous break, and at most MOST_BLAMED
+ * calls were in progress. After two such breaks a job is *isolated*: it is repeated at its first target, without its schema and
+ * while no other call is in progress. It fails if the connection breaks again under these conditions and the target has
+ * answered since the previous break. So an outage fails no job, because nothing is answered between its breaks.
  */
 import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -12,25 +14,28 @@ import { dropOldest } from './circuit-breaker.ts'
 import type { JobBreaks } from './model-server.ts'
 import { pause } from './pause.ts'
 
-/** With more calls in progress, a break counts against none of them. */
+/** If more calls were in progress, the break counts against none of them. */
 const MOST_BLAMED = 4
 /** A job with this many counted breaks is isolated. */
 const ISOLATED = 2
 /** A job with this many broken calls, counted or not, is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/** A job with this many breaks that others may have caused runs alone among such jobs, to find out which is to blame. */
+/**
+ * After this many breaks that may be its own or another job's fault, a job is *careful*: it calls a target only while no other
+ * careful job does.
+ */
 const CAREFUL = 3
-/** An isolated job is not sent to further targets for this long. */
+/** For this long after its last break, an isolated job is sent only to its first target. */
 export const FIRST_TARGET_ONLY_MS = 60_000
-/** How long other calls may be delayed so that an isolated job runs alone. Afterwards they run together. */
+/** How long other calls may be delayed so that an isolated job runs alone. Then they run next to it. */
 export const HOLD_MS = 8_000
-/** After an isolated job, the target serves only others, for this many times as long as that job delayed them. */
+/** After an isolated job, other calls have the upstream for this many times as long as that job delayed them. */
 const REST = 4
 
 /**
- * The pause after a job's third broken call; it doubles with each further one. A job that crashes its servers thus lets others
- * go first, even if it is alone on its node and no answer proves that it is to blame. The pause ends when the target answers
- * another job.
+ * The pause after a job's third broken call; each further one doubles it. It lets other jobs run before a job that crashes its
+ * servers, even if that job is alone on its node and no answer proves that it is to blame. The pause ends when the target
+ * answers another job.
  */
 const FIRST_PAUSE_MS = 1_000
 const MOST_PAUSE_MS = 30_000
@@ -45,25 +50,31 @@ export function isSentWithoutSchema({ seen, counted }: JobBreaks): boolean {
   return seen >= WITHOUT_SCHEMA || counted >= ISOLATED
 }
 
-/** Whether the job may call a target only while no other such job does. */
+/** Whether the job may call a target only while no other careful job does. */
 export function isCareful({ unexpected }: JobBreaks): boolean {
   return unexpected >= CAREFUL
 }
 
-/** How long the job must still pause before its next call. None for an isolated job: its next break alone decides. */
+/**
+ * How long the job must still pause before its next call, in milliseconds. An isolated job does not pause, because its next
+ * break decides.
+ */
 export function breakPauseMs(breaks: JobBreaks, nowMs: number): number {
   const { seen, lastMs } = breaks
   if (seen < CAREFUL || isIsolated(breaks)) return 0
   const pauseMs = Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (seen - CAREFUL))
-  // The clock of another node may have set `lastMs`.
+  // Another node's clock, which may differ, may have set `lastMs`.
   return Math.min(pauseMs, lastMs + pauseMs - nowMs)
 }
 
-/** What a break shows about a job. */
+/** What a break shows about one job. */
 export interface BrokenCall {
   /** Identifies the break. Several calls may share one. */
   readonly event: BreakEvent
-  /** `certain`: the job was alone, and the target has answered since its previous break. */
+  /**
+   * `counted`: it counts against the job; `unexpected`: too many calls were in progress; `none`: the target had answered no
+   * other job; `certain`: the job was alone, and the target had answered since its previous break.
+   */
   readonly blame: 'none' | 'unexpected' | 'counted' | 'certain'
 }
 
@@ -82,7 +93,7 @@ interface Answered {
 
 const NOTHING: Answered = { job: null, several: false, check: false }
 
-/** Returns the job's broken calls including this one, and whether the job must fail. */
+/** Adds a broken call to the earlier ones. `fails` is whether the job must fail. */
 export function afterBreak(
   before: JobBreaks,
   { blame }: BrokenCall,
@@ -98,18 +109,17 @@ export function afterBreak(
   return { breaks, fails: blame === 'certain' && isIsolated(before) }
 }
 
-/** How a call started. */
 export interface CallStart {
   readonly jobId: string
-  /** The number of earlier breaks, which `began` returned. */
+  /** How many breaks the target had before the call: the result of `began`. */
   readonly breaksBefore: number
-  /** Whether the job is careful, so that no other careful job calls the target. */
+  /** Whether the job is careful. */
   readonly isCareful: boolean
   /** Present for an isolated job. */
   readonly hold: Hold | null
 }
 
-/** The delay of other calls while an isolated job runs. */
+/** Delays other calls of the target while an isolated job runs. */
 export interface Hold {
   /** Whether the job is still alone. */
   isActive: boolean
@@ -124,19 +134,23 @@ export class TargetBreaks {
   #count = 0
   #last: BreakEvent = { inProgress: 0, answered: NOTHING }
   #answered: Answered = NOTHING
-  /** The next hold may not start before this (steady clock). */
-  #restUntilMs = 0
+  readonly #rest: { untilMs: number }
   #onIdle: (() => void) | null = null
-  /** Functions that end the pauses of jobs whose calls broke: the target has answered another job. */
+  /** Functions that end the pauses of jobs whose calls broke. They are called when the target has answered another job. */
   readonly wakers = new Set<() => void>()
 
-  /** @param onHold starts and ends the delay of other calls */
-  constructor(clock: Clock, onHold: (isHeld: boolean) => void) {
+  /**
+   * @param onHold called with true when the delay of other calls starts, with false when it ends
+   * @param rest before `untilMs` (steady clock), no hold may start. All targets of the upstream share it, because a hold delays
+   * all calls of the upstream.
+   */
+  constructor(clock: Clock, onHold: (isHeld: boolean) => void, rest: { untilMs: number }) {
     this.#clock = clock
     this.#onHold = onHold
+    this.#rest = rest
   }
 
-  /** Records the start of a call. Each call must end once. */
+  /** Records the start of a call and returns the number of breaks so far. Call `ended` once for each call. */
   began(): number {
     this.#inProgress += 1
     return this.#count
@@ -147,7 +161,7 @@ export class TargetBreaks {
     if (this.#inProgress === 0) this.#onIdle?.()
   }
 
-  /** Records that the target has answered a job, or a check if it is null. */
+  /** Records that the target has answered a job, or a check if `jobId` is null. */
   answered(jobId: string | null): void {
     const { job, several, check } = this.#answered
     if (jobId === null) {
@@ -158,7 +172,7 @@ export class TargetBreaks {
     for (const wake of this.wakers) wake()
   }
 
-  /** Records that the connection of a call broke; the call is still in progress. */
+  /** Records that the connection of a call broke. Call this before `ended`. */
   broke({ jobId, breaksBefore, isCareful: careful, hold }: CallStart): BrokenCall {
     if (breaksBefore === this.#count) {
       this.#count += 1
@@ -175,11 +189,11 @@ export class TargetBreaks {
   }
 
   /**
-   * Delays other calls and waits for those in progress, so that an isolated job runs alone: one at a time, at most HOLD_MS. Null
-   * if the signal stopped the wait. The caller ends the hold.
+   * Delays other calls and waits for those in progress, so that an isolated job runs alone for at most HOLD_MS. Only one job
+   * holds at a time. Null if the signal stopped the wait. The caller must end the hold.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
-    const restMs = this.#restUntilMs - this.#clock.steadyMs()
+    const restMs = this.#rest.untilMs - this.#clock.steadyMs()
     if (restMs > 0 && !(await pause(this.#clock, restMs, signal))) return null
     const startedMs = this.#clock.steadyMs()
     const idle = Promise.withResolvers<void>()
@@ -191,7 +205,7 @@ export class TargetBreaks {
         cancel()
         signal.unlisten(listener)
         const nowMs = this.#clock.steadyMs()
-        this.#restUntilMs = nowMs + (nowMs - startedMs) * REST
+        this.#rest.untilMs = Math.max(this.#rest.untilMs, nowMs + (nowMs - startedMs) * REST)
         this.#onHold(false)
         idle.resolve()
       },
@@ -207,9 +221,9 @@ export class TargetBreaks {
   }
 }
 
-/** The number of breaks after which a schema is avoided. */
+/** A schema is avoided after this many breaks. */
 const MOST_BREAKS = 2
-/** How long an avoided schema is not sent. */
+/** How long an avoided schema is not sent; the shorter time if an outage may be the reason. */
 export const AVOIDED_MS = 3_600_000
 export const AVOIDED_BRIEFLY_MS = 60_000
 /** How many schemas are remembered; the oldest are dropped. */
@@ -223,16 +237,18 @@ interface KnownSchema {
   readonly untilMs: number
 }
 
-/** Equal for equal texts. Also used in log lines and receipts. */
+/** The same for equal texts. It also appears in log lines and receipts. */
 export function schemaFingerprint(schemaJson: string): string {
   return hash('sha256', schemaJson, 'hex').slice(0, DIGITS)
 }
 
 /**
- * Finds schemas that crash model servers, for example because their grammar parser cannot read them. After two breaks during
- * calls with the same schema, without an answer to such a call in between, the schema is sent to no model server for an hour; for
- * only a minute if an outage could be the reason, because only a check was answered before. Its jobs are sent without it, as
- * after a 400. Afterwards one more break is enough.
+ * Finds schemas that crash model servers, for example because their grammar parser cannot read them. Two breaks during calls
+ * with a schema, without an answered call with that schema in between, show this. Then the schema is sent to no model server
+ * for an hour, and its jobs are sent without it, as after a 400. After the hour, one more break is enough.
+ *
+ * If the target answered only checks before the break, an outage may be the reason; then the schema is avoided for only a
+ * minute.
  */
 export class SchemaBreaks {
   readonly #known = new Map<string, KnownSchema>()
@@ -244,7 +260,6 @@ export class SchemaBreaks {
     return known !== undefined && known.breaks >= MOST_BREAKS && nowMs < known.untilMs
   }
 
-  /** Records that a call with the schema was answered. */
   answered(schemaJson: string): void {
     if (this.#known.size > 0) this.#known.delete(schemaFingerprint(schemaJson))
   }

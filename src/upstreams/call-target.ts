@@ -1,7 +1,7 @@
 /**
- * Sends one request to one target: waits for a slot of its upstream, calls it if the circuit breakers permit, and repeats the
- * call in another format if the server rejects the format. Records what each call shows about the target, its upstream, the
- * account, the job and its schema.
+ * Sends one request to one target: waits for a slot of its upstream, calls the target if the circuit breakers permit it, and
+ * repeats the call in another format if the server rejects the format. Records what each call shows about the target, its
+ * upstream, the account, the job and its schema. The router uses it, and for targets with rate limits the rated caller.
  */
 import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
@@ -43,14 +43,14 @@ export interface CallEvent {
   readonly model: string
   readonly kind: Reply['kind']
   readonly status: number | null
-  /** Our own signal ended the call, so it is neither a success nor a failure of the upstream. */
+  /** Whether Parley itself ended the call, so it is neither a success nor a failure of the upstream. */
   readonly aborted: boolean
   /** Whether the answer was truncated at a length limit. */
   readonly isTruncated: boolean
   readonly ms: number
 }
 
-/** A call that ended in an error, for the log. Without the server's message, which may quote the conversation. */
+/** A call that ended in an error, for the log. It omits the server's message, which may quote the conversation. */
 export interface FailedCall extends CallEvent {
   readonly jobId: string
   readonly code: string | null
@@ -61,11 +61,14 @@ export interface FailedCall extends CallEvent {
 }
 
 export interface CallListener {
-  /** The cost of a call for a job with this model; null if the target has no price. */
+  /**
+   * Returns the cost of a call for a job with this public model, in millionths of the currency; null if the target has no
+   * price.
+   */
   readonly costOf?: (model: string, target: string, tokens: TokenCount) => number | null
   /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
-  /** Called after `onCall` for each call that ended in an error, unless our own signal ended it. */
+  /** Called after `onCall` for each call that ended in an error, unless Parley itself ended it. */
   readonly onFailedCall?: (call: FailedCall) => void
 }
 
@@ -82,17 +85,17 @@ export interface RoutingAttempt extends RoutedReply {
   /** How many tries have counted against the job. */
   tries: number
   breaks: JobBreaks
-  /** How long it has paused because its calls broke, in whole milliseconds. */
+  /** How long the request has paused because its calls broke, in whole milliseconds. */
   breakPausesMs: number
   /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
-  /** Whether the last call failed because too many were in progress. */
+  /** Whether the last call failed because more calls were in progress than the upstream has ever handled. */
   isBeyondProven: boolean
-  /** What the last call shows if its connection broke. */
+  /** Whether the job must fail because the connection of the last call broke; null if it did not break. */
   broke: { readonly fails: boolean } | null
-  /** Null unless the target has rates. */
+  /** The permission for the current call; null unless the target has rate limits. */
   permit: RatePermit | null
-  /** The waiting jobs of the route, among them this one while it waits for a rate or a slot. */
+  /** The waiting jobs of the route. This one is among them while it waits. */
   readonly waiting: Set<string>
 }
 
@@ -101,7 +104,7 @@ export type Called = 'called' | 'circuit open' | 'stopped'
 /** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
 export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
-/** Where only one job calls at a time, all accounts have the same weight. */
+/** The weight of every account if only one job may call at a time. */
 const WEIGHT_ALONE = 1
 
 export class TargetCaller {
@@ -110,12 +113,12 @@ export class TargetCaller {
   readonly #listener: CallListener
   readonly #weightOf: (tier: string) => number
   readonly #schemas = new SchemaBreaks()
-  /** Called when a call has ended. */
+  /** Called when a call has ended, so that another one can start. */
   onRoom: () => void = () => {}
 
   /**
-   * @param isPatient whether jobs wait for model servers
-   * @param weightOf the weight of a tier, by name
+   * @param isPatient whether jobs wait for model servers (`jobs.patience_seconds`)
+   * @param weightOf returns the weight of the tier with this name
    */
   constructor(clock: Clock, isPatient: boolean, listener: CallListener, weightOf: (tier: string) => number) {
     this.#clock = clock
@@ -124,21 +127,20 @@ export class TargetCaller {
     this.#weightOf = weightOf
   }
 
-  /** Makes one call. */
   call(target: Target, attempt: RoutingAttempt): Promise<Called> {
-    // Nearly every call.
+    // This is true for nearly every call.
     if (attempt.tries === 0 && attempt.breaks === NO_BREAKS) return this.#callWithSlot(target, attempt)
     return this.inTurn(target, attempt, () => this.callNow(target, attempt))
   }
 
-  /** Makes a call, with what it needs, when it is the job's turn. */
+  /** Runs `call` when it is the job's turn at the target. Most jobs need not wait for a turn. */
   async inTurn<Result>(
     target: Target,
     attempt: RoutingAttempt,
     call: () => Promise<Result>,
   ): Promise<Result | Called> {
     if (!takesTurns(attempt)) return call()
-    // Does not delay others for a job that will not call.
+    // A job that will not call must not delay others.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { account } = attempt.request
     const { alone } = target
@@ -151,7 +153,7 @@ export class TargetCaller {
     }
   }
 
-  /** Makes a call in the job's turn. An isolated job also waits until no other call is in progress. */
+  /** Makes a call in the job's turn. An isolated job first waits until no other call is in progress. */
   callNow(target: Target, attempt: RoutingAttempt): Promise<Called> {
     return isIsolated(attempt.breaks)
       ? this.#callIsolated(target, attempt)
@@ -169,7 +171,10 @@ export class TargetCaller {
     }
   }
 
-  /** Pauses a job whose calls broke several times, unless it must fail within seconds anyway. False if the signal stopped it. */
+  /**
+   * Pauses a job whose calls broke several times. Without patience there is no pause, because the job must fail soon anyway.
+   * False if the signal stopped it.
+   */
   async pauseAfterBreaks(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
     const ms = breakPauseMs(breaks, this.#clock.nowMs())
@@ -181,14 +186,14 @@ export class TargetCaller {
   }
 
   /**
-   * Whether an open circuit breaker forbids the account to call the target. A job that does not wait calls it anyway if no other
-   * target is better, because a call that may fail is better than a failure without a call.
+   * Whether an open circuit breaker forbids the account to call the target. Without patience, a job calls it nevertheless if
+   * the breakers of all its targets are open: a call that may fail is better than a failure without a call.
    */
   isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
     return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
   }
 
-  /** Pauses the time limit of a job that may wait, because waiting behind other jobs is not part of its run. */
+  /** Pauses the job's time limit during a wait if jobs are patient, because waiting behind other jobs is not part of a run. */
   async #paused<Result>(
     { signal, waiting, request }: RoutingAttempt,
     wait: () => Result | Promise<Result>,
@@ -201,14 +206,17 @@ export class TargetCaller {
     return result
   }
 
-  /** Calls when the upstream has a free slot, which goes to the waiting account that holds the fewest for its tier's weight. */
+  /**
+   * Calls when the upstream has a free slot. Among waiting accounts, the slot goes to the one that holds the fewest slots for
+   * its weight.
+   */
   async #callWithSlot(target: Target, attempt: RoutingAttempt): Promise<Called> {
     const { slots } = target.upstream
     const { signal, request } = attempt
     const { account, tier, priority } = request
     if (signal.reason !== null) return 'stopped'
     if (!slots.tryAcquire(account)) {
-      // A request with another target must not wait for a slot at a failing one.
+      // A request that could use another target must not wait for a slot at a failing one.
       if (this.isSkipped(target, attempt)) return 'circuit open'
       const weight = this.#weightOf(tier)
       if (!(await this.#paused(attempt, () => slots.acquire(account, weight, signal, priority))))
@@ -222,9 +230,9 @@ export class TargetCaller {
     }
   }
 
-  /** @param hold present for an isolated job, which needs no slot because nobody else gets one */
+  /** @param hold present for an isolated job, which needs no slot because no other job gets one */
   async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
-    // Checked again, because a breaker may have opened while the request waited.
+    // Checked again, because a breaker may have opened during the wait for the slot.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { health, breaks } = target
     const { request, signal } = attempt
@@ -233,7 +241,7 @@ export class TargetCaller {
       attempt.hasBegun = true
       await beforeCall()
       if (signal.reason !== null) return 'stopped'
-      // A breaker may have opened meanwhile.
+      // A breaker may have opened during `beforeCall`.
       if (this.isSkipped(target, attempt)) return 'circuit open'
     }
     const breaksBefore = breaks.began()
@@ -299,7 +307,7 @@ export class TargetCaller {
       const kind = failureKind(reply)
       const isOverload = reply.timedOut || kind === 'overloaded'
       attempt.isBeyondProven = isOverload && limits.overloaded(account, begun, endedAtMs)
-      // After any other 4xx the request is at fault, and the target is healthy.
+      // The request is at fault, not the target.
       if (!isWaitedFor(kind)) {
         target.breaks.answered(jobId)
         return SUCCESS
@@ -327,8 +335,8 @@ export class TargetCaller {
 }
 
 /**
- * Jobs whose next failure would be their last, and jobs that may crash the target, call it one at a time, so that only the one to
- * blame fails.
+ * Whether the job takes turns: of such jobs, only one at a time calls the target. These are jobs whose next failure would be
+ * their last, and jobs that may crash the target. If they called together, all of them would fail because of one.
  */
 function takesTurns({ breaks, tries }: RoutingAttempt): boolean {
   return tries >= MAX_TRIES - 1 || isIsolated(breaks) || isCareful(breaks)

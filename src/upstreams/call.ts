@@ -1,6 +1,6 @@
 /**
- * One request to a model server and its response, limited in time and size. It implements undici's dispatch interface instead of
- * using `request`, which creates a stream for every body: the largest cost here after the sockets.
+ * One HTTP request to a model server and its response, limited in time and size. It implements undici's dispatch interface,
+ * because undici's `request` creates a stream for every body, which costs more than anything else here except the sockets.
  */
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
@@ -8,7 +8,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 import { LARGE_ANSWER_BYTES, LargeAnswerSlot, ResponseBody } from './response-body.ts'
 
-/** Maximum size of an error's body; a longer one would not explain more. */
+/** Maximum size of an error's body. A longer one would not explain more. */
 const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {
@@ -16,8 +16,8 @@ export interface CallLimits {
   readonly timeoutMs: number
   readonly maxAnswerBytes: number
   /**
-   * Limits the memory of all answers of a server: only a few may be large at once, and the others are paused until a slot is
-   * free. This delays large answers, but never fails one that was paid for.
+   * Limits the memory of all large answers of a server: only a few can arrive at once, and the others are paused until a slot
+   * is free. This delays large answers, but no answer is lost, because it was paid for.
    */
   readonly largeAnswers: FairSlots
 }
@@ -125,7 +125,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-    // These errors are not the fault of the server: only this process closes a pool.
+    // The server is not at fault: only this process closes a pool.
     if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
     else this.#end({ kind: 'connection error', status: this.#status, code })
   }

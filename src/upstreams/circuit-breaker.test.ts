@@ -1,4 +1,4 @@
-/** When a circuit breaker opens, and how its target is retried. */
+/** When a circuit breaker opens, and how its target is called again. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

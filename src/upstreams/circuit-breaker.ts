@@ -12,8 +12,8 @@
  *      └──────────────────────────────────────────  trial: one job, and not the one that failed last
  * ```
  *
- * A trial that fails makes the target unavailable again. A response to `GET /models` only proves that something responds. It
- * costs no try of a job and no write to the store, and never ends the wait by itself.
+ * A trial that fails makes the target unavailable again. A check (`GET /models`) costs no try of a job and no write to the
+ * store. A response to it proves only that something responds, so it starts a trial but does not end the wait.
  */
 import type { Clock } from '../clock.ts'
 import type { Trouble } from './model-server.ts'
@@ -22,7 +22,7 @@ import type { Trouble } from './model-server.ts'
 export const FAILED_JOBS_TO_OPEN = 5
 /** The pause before the first check, doubled for each later one. */
 export const FIRST_CHECK_MS = 1_000
-/** The longest pause between checks: with two checks, work resumes within ten seconds of a recovery. */
+/** The longest pause between checks. After a recovery, two checks may be needed, and work must resume within ten seconds. */
 export const MAX_CHECK_MS = 4_000
 /** Pauses are up to this fraction shorter or longer, so that nodes do not check together. */
 const JITTER = 0.25
@@ -39,9 +39,9 @@ export class CircuitBreaker {
   phase: HealthPhase = 'available'
   /** Why it is unavailable; null while it is available. */
   trouble: Trouble | null = null
-  /** Since when no call has succeeded, Unix time in milliseconds; null while it is available. */
+  /** Since when no call has succeeded, Unix time in milliseconds; null while the target is available. */
   unavailableSinceMs: number | null = null
-  /** When it last became available, Unix time in milliseconds. */
+  /** When the target last became available, Unix time in milliseconds. */
   availableSinceMs = Number.NEGATIVE_INFINITY
   /** When the next check is due (steady clock); Retry-After may delay it. */
   #checkDueMs = 0
@@ -50,7 +50,7 @@ export class CircuitBreaker {
   #checks = 0
   /** The job whose call is the trial. */
   #trialJob: string | null = null
-  /** When the trial began to wait for a job (steady clock). */
+  /** When the trial started to wait for a job (steady clock). */
   #trialSinceMs = 0
   /** Jobs that failed since the last success, latest last. */
   readonly #failedInRow = new Set<string>()
@@ -68,23 +68,23 @@ export class CircuitBreaker {
     return this.phase === 'trial' && this.#trialJob === null ? 1 : 0
   }
 
-  /** Jobs that failed since the last success, latest last. A trial should go to another job. */
+  /** Jobs that failed since the last success, latest last. Prefer other jobs for a trial. */
   get failedJobs(): readonly string[] {
     return [...this.#failedInRow]
   }
 
-  /** How long until the next check, in milliseconds; 0 unless it is unavailable. */
+  /** How long until the next check, in milliseconds; 0 unless the target is unavailable. */
   get untilCheckMs(): number {
     return this.phase === 'unavailable' ? Math.max(0, this.#checkDueMs - this.#clock.steadyMs()) : 0
   }
 
-  /** How long the trial has waited for a job, in milliseconds; 0 if it does not. */
+  /** How long the trial has waited for a job, in milliseconds; 0 if no trial waits. */
   get untriedMs(): number {
     const isUntried = this.phase === 'trial' && this.#trialJob === null
     return isUntried ? this.#clock.steadyMs() - this.#trialSinceMs : 0
   }
 
-  /** When it will be checked, Unix time in milliseconds; null unless it is unavailable. */
+  /** When the next check is due, Unix time in milliseconds; null unless the target is unavailable. */
   get openUntilMs(): number | null {
     return this.phase === 'unavailable' ? this.#clock.nowMs() + this.untilCheckMs : null
   }
@@ -98,18 +98,18 @@ export class CircuitBreaker {
     return this.#trialJob === jobId
   }
 
-  /** Records the start of a job's call, which may be made although the breaker is open. */
+  /** Records the start of a job's call. Without patience, calls may start although the breaker is open. */
   began(jobId: string): void {
     if (this.phase !== 'trial' || this.#trialJob !== null) return
     this.#trialJob = jobId
     this.#onChange()
   }
 
-  /** Records that a call has succeeded. */
   succeeded(jobId: string): void {
     if (this.#failedInRow.size > 0) this.#failedInRow.clear()
     if (this.phase === 'available') return
-    // A call that started before the target's Retry-After shows nothing about its current state.
+    // Unless it is the trial, the call may have started before the target sent Retry-After, so it shows nothing about the
+    // present.
     if (this.#trialJob !== jobId && this.#clock.steadyMs() < this.#retryAtMs) return
     this.phase = 'available'
     this.#trialJob = null
@@ -119,7 +119,7 @@ export class CircuitBreaker {
     this.#onChange()
   }
 
-  /** Records that this side aborted a call, so that it shows nothing about the target. */
+  /** Records that Parley itself aborted a call, so it shows nothing about the target. */
   ignored(jobId: string): void {
     if (this.#trialJob !== jobId) return
     this.#trialJob = null
@@ -135,9 +135,9 @@ export class CircuitBreaker {
   }
 
   /**
-   * Records a failed call. Returns whether it opened the breaker. Calls that were in progress when the target became unavailable
-   * fail one by one; they only extend Retry-After.
-   * @param retryAfterMs the delay that the target asked for, within the caller's bounds
+   * Records a failed call. Returns whether it opened the breaker. Calls that were in progress when the target became
+   * unavailable fail one by one; they only extend Retry-After.
+   * @param retryAfterMs the bounded Retry-After of the response; null if it had none
    * @param trouble why the call failed
    */
   failed(jobId: string, retryAfterMs: number | null, trouble: Trouble): boolean {
@@ -167,9 +167,12 @@ export class CircuitBreaker {
     this.#planCheck()
   }
 
-  /** @param retryAfterMs the least time without calls */
+  /**
+   * Makes the target unavailable.
+   * @param retryAfterMs the shortest time without calls
+   */
   open(trouble: Trouble, retryAfterMs: number): void {
-    // A trial that fails continues the same wait, and its backoff.
+    // After a failed trial, the same wait continues with its increasing pauses.
     if (this.phase === 'available') {
       this.unavailableSinceMs = this.#clock.nowMs()
       this.#checks = 0
@@ -195,7 +198,7 @@ export class CircuitBreaker {
   }
 }
 
-/** Drops the entries that were added first. */
+/** Drops the oldest entry if there are more than `most`. */
 export function dropOldest(kept: Set<string> | Map<string, unknown>, most: number): void {
   if (kept.size <= most) return
   for (const oldest of kept.keys()) {

@@ -1,23 +1,24 @@
 /**
- * Finds out how many calls an upstream can handle at once. A server's own limit is seldom known: one with a single slot accepts
- * any number of calls and answers most of them too late. So the limit starts low, doubles after each full window of successes up
- * to the ceiling, and halves when the server answers 429 or 503, or not in time. A window counts only while the limit keeps calls
- * waiting: successes of an idle server prove nothing. Growth back to where it failed is eight times slower.
+ * Finds out how many calls an upstream can handle at once, because a server's own limit is seldom known: a server with a single
+ * slot accepts any number of calls and answers most of them too late. The limit starts low, doubles after each full window of
+ * successes up to the ceiling, and halves when the server is overloaded (429, 498, 503, 529) or does not respond in time. A
+ * success counts only while all slots are in use, because successes of an idle server prove nothing. Growth to a limit that
+ * failed before is eight times slower.
  *
- * One account may cause an overload by itself. So while calls of others succeed, the limit falls only if a second account sees
- * the overload within a minute. If it fell for an account that called alone and the next call of another one, within a minute,
- * succeeds, it returns to its earlier value.
+ * One account may cause an overload by itself. So while calls of other accounts succeed, the limit falls only if a second
+ * account sees the overload within a minute. If no other account was calling, the limit falls at once; but if another account's
+ * next call within a minute succeeds, the limit returns to its earlier value.
  */
 import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
 /** The initial limit if nothing is known about the server. */
 export const START_CONCURRENCY = 8
-/** How many full windows it takes to reach a limit that failed before. */
+/** How many full windows it takes to grow to a limit that failed before. */
 const CAUTIOUS_WINDOWS = 8
-/** How long observations of other accounts count. */
+/** How long an account's overload or success matters for the calls of other accounts. */
 export const OVERLOAD_MS = 60_000
 
-/** An account's observation (steady clock). */
+/** When an account last saw something (steady clock). */
 interface Seen {
   readonly account: string
   atMs: number
@@ -30,11 +31,14 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
   readonly isFixed: boolean
-  /** The limit found so far. Only this class writes it. */
+  /** The limit found so far. Only this class writes this field. */
   found: number
-  /** The limit, or 0 while the slots are blocked. A field instead of a getter, because every call reads it. */
+  /** The limit, or 0 while the slots are blocked. This is a field instead of a getter, because every call reads it. */
   limit: number
-  /** Counts changes of the limit: calls from before a change show nothing about the new limit. Only this class writes it. */
+  /**
+   * Counts changes of the limit: calls that started before a change show nothing about the new limit. Only this class writes
+   * it.
+   */
   changes = 0
   /** The highest limit at which a full window has succeeded. */
   #proven = 0
@@ -44,9 +48,9 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   #blocks = 0
   /** The last overload since the limit changed. */
   #overload = NEVER
-  /** The last overload of an account that called alone, and the limit before it. */
+  /** The last overload of an account that was the only one to call, and the limit before that. */
   #lone = { ...NEVER, limit: 0 }
-  /** The last success, and the last one of another account. */
+  /** The last success, and the last success of any other account. */
   #success = NEVER
   #otherSuccess = NEVER
 
@@ -58,7 +62,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     this.limit = this.found
   }
 
-  /** While slots are blocked, nobody gets one. Isolated jobs of several targets may block them at the same time. */
+  /** Blocks the slots, or ends one block: isolated jobs of several targets may block them at the same time. */
   block(isBlocked: boolean): void {
     this.#blocks += isBlocked ? 1 : -1
     this.limit = this.#blocks > 0 ? 0 : this.found
@@ -66,7 +70,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
 
   /**
    * @param begun the value of `changes` when the call started
-   * @param slots the slots held while it was in progress
+   * @param slots the slots that were held when it ended
    */
   succeeded(account: string, begun: number, nowMs: number, { held }: Pick<FairSlots, 'held'>): void {
     if (this.isFixed) return
@@ -78,7 +82,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     if (account !== this.#lone.account && nowMs - this.#lone.atMs <= OVERLOAD_MS) {
       const { limit } = this.#lone
       this.#lone = { ...NEVER, limit }
-      // It may have grown beyond that limit since.
+      // The limit may be higher by now.
       if (limit > this.found) {
         this.#change(limit)
         return
@@ -96,15 +100,15 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 
   /**
-   * Records that a call got 429 or 503, or no response in time. Returns whether more calls were in progress than the server has
-   * ever handled at once, so that neither the server nor the job is to blame.
+   * Records that a call was rejected because of an overload, or got no response in time. Returns whether more calls were in
+   * progress than the server has ever handled at once: then neither the server nor the job is to blame.
    * @param begun the value of `changes` when the call started
    */
   overloaded(account: string, begun: number, nowMs: number): boolean {
     if (this.isFixed) return false
-    // So the account that lowered the limit was not the only one to see the overload.
+    // Another account sees the overload, too, so a later success must not restore the limit.
     if (account !== this.#lone.account) this.#lone.atMs = NEVER.atMs
-    // The limit has already been halved for calls that started together with this one.
+    // The limit has been halved since this call started, because of a call that started together with it.
     if (begun < this.changes) return true
     const isUnproven = this.found > Math.max(1, this.#proven)
     const { account: before, atMs } = this.#overload

@@ -1,7 +1,10 @@
-/** Finds the message in the body of an error, which every server puts in another place. It trusts nothing. Pure. */
+/**
+ * Finds the message in the body of an error response. Each server puts it in a different place, and any field can have any
+ * type.
+ */
 import { isObject } from '../json-object.ts'
 
-/** The members that contain messages, most specific first. */
+/** The members that may contain a message, most specific first. */
 const MEMBERS = [
   'message',
   'msg',
@@ -12,13 +15,13 @@ const MEMBERS = [
   'error_description',
   'reason',
   'title',
-  // Portkey's gateway uses this if it cannot reach the server behind it.
+  // Portkey's gateway uses this name if it cannot reach the server behind it.
   'html-message',
 ]
 
-/** A little more than the nesting depth of known servers' messages. */
+/** Messages of known servers are nested a little less deep. */
 const MAX_DEPTH = 5
-/** More errors would not explain more. */
+/** The maximum number of errors that are joined, because more would not explain more. */
 const MAX_ERRORS = 8
 
 /** Returns the server's message in any parsed JSON, unmasked; null if there is none. */
@@ -40,8 +43,8 @@ export function errorWords(value: unknown, depth = 0): string | null {
 }
 
 /**
- * Returns what the provider behind OpenRouter sent, which has it in `metadata.raw`, often as JSON text. Its own message is always
- * "Provider returned error". Null if there is none.
+ * Returns what the provider behind OpenRouter sent; null if there is nothing. It is in `metadata.raw`, often as JSON text.
+ * OpenRouter's own message is always "Provider returned error".
  */
 export function providerError(error: object): unknown {
   if (!('metadata' in error) || !isObject(error.metadata)) return null

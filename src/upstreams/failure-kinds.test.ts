@@ -1,4 +1,4 @@
-/** Whose trouble a failed call is. */
+/** Who is responsible for a failed call. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type FailureFacts, failureKind, NO_CHOICES, NO_TEXT } from './failure-kinds.ts'
@@ -29,12 +29,12 @@ const LITELLM =
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
 const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
 
-// LM Studio's.
+// A message of LM Studio.
 const NOT_LOADED =
   'No models loaded. Please load a model in the developer page or use the `lms load` command.'
 const CRASHED = 'The model has crashed without additional information. (Exit code: null)'
 
-/** What servers and gateways say in a 400 about what only their operator can fix. */
+/** Messages that servers and gateways send with a 400 about problems that only their operator can fix. */
 const OF_OPERATOR: readonly string[] = [
   'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
   'This organization has been disabled.',
@@ -51,7 +51,7 @@ const OF_OPERATOR: readonly string[] = [
   'Invalid model: mistral-tiny-2',
   'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
   'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
-  // The same behind LiteLLM.
+  // The same messages behind LiteLLM.
   'litellm.BadRequestError: AnthropicException - {"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}',
   'litellm.BadRequestError: BadRequestError: GroqException - The model `a` has been decommissioned and is no longer supported.',
   'litellm.BadRequestError: OpenrouterException - {"error":{"message":"a/b is not a valid model ID","code":400}}. Received Model Group=c',
@@ -61,7 +61,7 @@ const OF_OPERATOR: readonly string[] = [
   'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
   "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]
-/** These are about the job: the budget is of its `user`, and the rest only quotes such words. */
+/** Messages that concern only the job: the budget is that of its `user`, and the others only quote the operator's messages. */
 const OF_JOB: readonly string[] = [
   'Invalid request: x is not a valid model ID',
   'litellm.BadRequestError: OpenAIException - {"error":{"message":"Invalid content: \\"Model Not Exist\\""}}',
@@ -137,7 +137,7 @@ const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
     'misconfigured',
     { status: 429, message: 'Insufficient balance or no resource package. Please recharge.' },
   ],
-  // Z.ai's code for the same in Chinese.
+  // Z.ai's code for this, whose message is Chinese.
   ['misconfigured', { status: 429, code: '1113' }],
   ['misconfigured', { status: 429, code: 'exceeded_current_quota_error', message: MOONSHOTS_CREDIT }],
   ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],

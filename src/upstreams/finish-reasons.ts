@@ -1,8 +1,10 @@
-/** Reads the `finish_reason` of an answer. Servers send more values than OpenAI documents, and some of them in capital letters. Pure. */
+/**
+ * Interprets the `finish_reason` of an answer. Servers send more values than OpenAI documents, some of them in capital letters.
+ */
 
 export type Finish =
   | 'complete'
-  /** A length limit of the request, the model or its context was reached, or the server cut endless repetition. */
+  /** A length limit of the request, the model or its context was reached, or the server stopped endless repetition. */
   | 'cut'
   /** A content filter stopped or withheld the answer. */
   | 'filtered'
@@ -11,40 +13,40 @@ export type Finish =
 
 const KNOWN: Readonly<Record<string, Finish>> = {
   length: 'cut',
-  // Anthropic and Google, as gateways forward it.
+  // The names of Anthropic and Google, which gateways forward.
   max_tokens: 'cut',
-  // Mistral, if the context of the model is full.
+  // Sent by Mistral if the model's context is full.
   model_length: 'cut',
-  // Anthropic and Z.ai.
+  // Sent by Anthropic and Z.ai.
   model_context_window_exceeded: 'cut',
-  // vLLM and MiMo, if the answer repeats itself.
+  // Sent by vLLM and MiMo if the answer repeats itself.
   repetition: 'cut',
   repetition_truncation: 'cut',
   content_filter: 'filtered',
-  // Anthropic, as gateways forward it.
+  // Anthropic's name, which gateways forward.
   refusal: 'filtered',
-  // Z.ai.
+  // Sent by Z.ai.
   sensitive: 'filtered',
-  // Google.
+  // These five are sent by Google.
   safety: 'filtered',
   recitation: 'filtered',
   blocklist: 'filtered',
   prohibited_content: 'filtered',
   spii: 'filtered',
-  // Mistral and OpenRouter.
+  // Sent by Mistral and OpenRouter.
   error: 'failed',
-  // vLLM and SGLang, if they stop or restart.
+  // Sent by vLLM and SGLang if they stop or restart.
   abort: 'failed',
-  // DeepSeek, if it is overloaded.
+  // Sent by DeepSeek if it is overloaded.
   insufficient_system_resource: 'failed',
-  // Z.ai.
+  // Sent by Z.ai.
   network_error: 'failed',
 }
 
-/** Any other value is taken for the end of a complete answer, such as `stop`, `eos_token` or `tool_calls`. */
+/** Any other value, such as `stop`, `eos_token` or `tool_calls`, counts as the end of a complete answer. */
 export function finishOf(reason: unknown): Finish {
   if (typeof reason !== 'string') return 'complete'
-  // Google's API that is compatible with OpenAI adds its own reason: `content_filter: RECITATION`.
+  // Google's OpenAI-compatible API adds Google's own reason: `content_filter: RECITATION`.
   const [word = ''] = reason.toLowerCase().split(':')
   return Object.hasOwn(KNOWN, word) ? (KNOWN[word] ?? 'complete') : 'complete'
 }

@@ -1,23 +1,26 @@
 /**
- * Masks secrets in the messages of model servers, which may echo the request with the key and values from the settings. Finds a
- * secret in every usual spelling (JSON inside JSON, a URL), and even if it overlaps another one. Pure.
+ * Masks secrets in the messages of model servers, which may echo a request with the key and other secret settings. It finds
+ * secrets in all usual spellings (JSON inside JSON, URLs), even if they overlap.
  */
 
 /** Makes an upstream's message safe to show: masks secrets, joins lines, truncates. */
 export type Mask = (message: string) => string
 
-/** The maximum length of an upstream's message: enough to act on. */
+/** The maximum length of an upstream's message, which is enough to act on. */
 export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
 
-/** Only this much of a message is masked, because it is truncated to far less afterwards. */
+/** Only this much of a message is searched for secrets, because far less of it is shown. */
 export const MASKED_CHARACTERS = 65_536
 
-/** A shorter text, such as `openai`, may be a word that messages need. */
+/** Shorter texts, such as `openai`, may be words that messages need. */
 const LEAST_SECRET = 8
-/** How many characters one character of a secret may take at the cut end of a message: more than an escaped one usually does. */
+/** An upper bound of how many characters one character of a secret usually takes in an escaped spelling. */
 const MOST_SPELLED = 12
 
-/** @param secrets found as written; with LEAST_SECRET characters or more, also in other spellings and truncated by the server */
+/**
+ * @param secrets masked as written; those with LEAST_SECRET characters or more also in other spellings, and if the server
+ * truncated them
+ */
 export function maskFor(secrets: readonly string[]): Mask {
   const written = new Set(
     secrets
@@ -34,7 +37,7 @@ export function maskFor(secrets: readonly string[]): Mask {
       for (const at of occurrences(text, secret)) hidden.fill(1, at, at + secret.length)
     }
     if (plain.size > 0) hidePlain(text, plain, hidden)
-    // What follows the cut could be the rest of a secret.
+    // The end could be the beginning of a secret that continues after the cut.
     if (message.length >= MASKED_CHARACTERS) hidden.fill(1, Math.max(0, text.length - longest * MOST_SPELLED))
     const masked = withoutHidden(text, hidden)
       .replace(/[\s\p{Cc}]+/gu, ' ')
@@ -49,7 +52,7 @@ export function maskFor(secrets: readonly string[]): Mask {
   }
 }
 
-/** Characters that may follow a truncated text. */
+/** Characters that servers put after a truncated text. */
 const ELLIPSIS = ' .…"\'`'
 
 function* occurrences(text: string, part: string): Generator<number> {
@@ -65,7 +68,8 @@ function hidePlain(text: string, secrets: ReadonlySet<string>, hidden: Uint8Arra
     for (const at of occurrences(plain, secret)) {
       hidden.fill(1, starts[at], ends[at + secret.length - 1])
     }
-    // Servers truncate what they echo, and a caller can choose where, by the length of the conversation.
+    // Servers truncate what they echo, so a secret may be incomplete. A caller can even choose the place of the cut, by the
+    // length of the conversation.
     for (let length = Math.min(secret.length - 1, end); length >= LEAST_SECRET; length--) {
       if (!uncut.endsWith(secret.slice(0, length))) continue
       hidden.fill(1, starts[end - length], ends[end - 1])
@@ -87,7 +91,7 @@ function withoutHidden(text: string, hidden: Uint8Array): string {
 }
 
 const BACKSLASH = String.raw`(?:\\|%(?:25)*5[cC])`
-/** Escapes of JSON and of most languages, percent-encoded bytes, and white space, each possibly escaped repeatedly. */
+/** Escapes of JSON and most languages, percent-encoded bytes and white space, even if they were escaped several times. */
 const SPELLED = new RegExp(
   String.raw`${BACKSLASH}+(?:u([\da-fA-F]{4})|x([\da-fA-F]{2})|([bfnrtv]))?|(?:(?!${BACKSLASH})%(?:25)*[\da-fA-F]{2})+|[\s\p{Cc}+]+`,
   'gu',
@@ -95,14 +99,14 @@ const SPELLED = new RegExp(
 
 interface Plain {
   readonly text: string
-  /** For each character, the start and end of its spelling. */
+  /** For each character of `text`, the start and end of its spelling in the original. */
   readonly starts: Uint32Array
   readonly ends: Uint32Array
 }
 
 /**
- * A text without escapes, in which all spellings of a secret are equal: without backslashes, and with one space for all white
- * space. It is only compared, never shown.
+ * A text in which all spellings of a secret are the same: without escapes and backslashes, and with one space for each run of
+ * white space. It is used only for comparisons.
  */
 function plainOf(spelled: string): Plain {
   const parts: string[] = []
@@ -139,7 +143,7 @@ function plainOf(spelled: string): Plain {
   return { text: parts.join(''), starts, ends }
 }
 
-/** Never longer than the token. */
+/** Decodes one escape. The result is never longer than the token. */
 function unescaped([token, unicode, byte, space]: RegExpExecArray): string {
   const code = unicode ?? byte
   if (code !== undefined) return simplified(String.fromCharCode(Number.parseInt(code, 16)))
@@ -155,7 +159,7 @@ function simplified(text: string): string {
 
 function truncate(text: string, length: number): string {
   if (text.length <= length) return text
-  // Does not cut between the halves of a surrogate pair.
+  // A cut between the halves of a surrogate pair would leave an invalid character.
   const end = /[\uD800-\uDBFF]/.test(text.charAt(length - 2)) ? length - 2 : length - 1
   return `${text.slice(0, end)}…`
 }

@@ -24,7 +24,7 @@ import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
 describe('a fault', () => {
   it('a refused connection is retryable, and the message contains no address', async (t) => {
-    // Nothing listens on port 1. That of a server that was closed may be another's by now.
+    // Nothing listens on port 1. The port of a closed server may belong to another process by now.
     const { client } = await startClient(t, { settings: { base_url: 'http://127.0.0.1:1/v1' } })
     const got = await ask(client, 'm', prompt(), never)
     isError(got)
@@ -36,7 +36,7 @@ describe('a fault', () => {
   })
 
   it('a name that cannot be resolved is named as such', async (t) => {
-    // A label of 64 characters: no resolver sends it anywhere.
+    // A label of 64 characters is invalid, so no resolver sends it anywhere.
     const base_url = `http://${'a'.repeat(64)}.invalid/v1`
     const { client } = await startClient(t, { settings: { base_url } })
     const got = await ask(client, 'm', prompt(), never)
@@ -63,7 +63,7 @@ describe('a fault', () => {
   })
 
   it('a connection that is never established ends at the connect timeout', async (t) => {
-    // A listener that never begins TLS: to undici the connection exists only after the handshake.
+    // A listener that never begins TLS. For undici, a connection exists only after the handshake.
     const mute = createServer().listen(0, '127.0.0.1')
     await once(mute, 'listening')
     const settings = {
@@ -193,7 +193,7 @@ describe('a body', () => {
   it('that waits for a slot for large answers ends at the timeout, or on abort, like any other', async (t) => {
     const half = 'x'.repeat(LARGE_ANSWER_BYTES)
     const { server, client, clock } = await startClient(t, {
-      // Larger than allowed without a slot, and never complete: these hold all slots.
+      // These answers are larger than allowed without a slot, and never complete, so they hold all slots.
       script: () => (_request, response) => {
         response.writeHead(200).write(half + half)
       },

@@ -103,7 +103,7 @@ describe('a call', () => {
     }
     const newer = { max_tokens_as: 'max_completion_tokens' }
     assert.deepEqual(formatAt('https://eu.api.openai.com/v1'), { roles: 'native', ...newer })
-    // Older versions of its API reject `developer`, and all accept `system`.
+    // Older versions of Azure's API reject `developer`; all versions accept `system`.
     const azure = { roles: 'developer_as_system', ...newer }
     assert.deepEqual(formatAt('https://a.openai.azure.com/openai/deployments/b'), azure)
     assert.deepEqual(formatAt('https://a.services.ai.azure.com/openai/v1'), azure)

@@ -32,16 +32,19 @@ import { endpointUrl, requestHeaders, trustedCertificates } from './request-head
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRetryAfter } from './retry-after.ts'
 
-/** A longer answer is not read to its end. The longest answers of models are a tenth of this. */
+/** A longer answer is not read to its end. Real answers have at most a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const CONNECT_TIMEOUT_MS = 5_000
-/** A server that takes longer to list its models cannot answer a conversation either. */
+/** The timeout of a check: a server that takes longer to list its models is not ready for conversations. */
 const CHECK_TIMEOUT_MS = 4_000
-/** Statuses of a server that cannot serve now, or of a gateway before it. Any other status proves that the server runs. */
+/**
+ * Statuses of a server, or of a gateway before it, that is temporarily unavailable. Any other status proves that the server
+ * runs.
+ */
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** How many answers over LARGE_ANSWER_BYTES one server may send at once; each may take MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** How many of these are reserved for accounts that have none, so that two slow large answers delay only their own account. */
+/** How many of these slots are reserved for accounts that hold none. So two slow large answers delay only their own account. */
 const LARGE_ANSWER_RESERVE = 1
 
 /** Messages of chat templates that reject a conversation because of its roles. */
@@ -50,7 +53,7 @@ const ABOUT_ROLES = /\broles?\b|\balternat/i
 export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly name: string
   readonly settings: UpstreamSettings
-  /** The key, not the name of its variable; null if the server needs none. */
+  /** The key itself, not the name of its variable; null if the server needs none. */
   readonly apiKey: string | null
   readonly clock: Clock
   readonly readLarge: ReadLarge
@@ -58,11 +61,11 @@ export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly connectTimeoutMs?: number
   /** Whether to read the limits that the server reports; false if absent. */
   readonly readsRates?: boolean
-  /** The span of the current call; null for none. */
+  /** Returns the `traceparent` header for the current call; null for none. */
   readonly traceparent?: () => string | null
 }
 
-/** Reads a large completion on a thread, in the account's share. Null if the signal stopped it first. */
+/** Reads a large completion on a thread, within the account's share of the threads. Null if the signal stopped it. */
 export type ReadLarge = (
   completion: LargeCompletion,
   account: string,
@@ -78,11 +81,11 @@ export class OpenAiClient implements ModelServer {
   readonly #openCheckPool: () => Pool
   /** Null until the first check. */
   #checkPool: Pool | null = null
-  /** The part that all requests share. */
+  /** The parts that are the same in all requests. */
   readonly #request: Dispatcher.DispatchOptions
   readonly #headers: string[]
   readonly #modelsPath: string
-  /** The `body` from the settings, as the end of each request's body; null if there is none. */
+  /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
   readonly #bodyEnd: string | null
   readonly #options: SentOptions
   readonly #mask: Mask
@@ -120,13 +123,13 @@ export class OpenAiClient implements ModelServer {
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     const poolOptions: Pool.Options = {
-      // With null, the slots of the upstream are the only limit.
+      // Without a maximum, the slots of the upstream are the only limit.
       connections: settings.max_concurrency,
       pipelining: 1,
-      // One connection per call: a reset of a shared HTTP/2 connection would fail every call in progress.
+      // Each call has its own connection, because a reset of a shared HTTP/2 connection would fail every call in progress.
       allowH2: false,
       connect: { timeout: this.#connectTimeoutMs, ...trustedCertificates(ca) },
-      // Timeouts are handled here, on the injected clock. A model may think for minutes before its first byte.
+      // `Call` handles timeouts on the injected clock. A model may think for minutes before its first byte.
       headersTimeout: 0,
       bodyTimeout: 0,
     }
@@ -158,13 +161,13 @@ export class OpenAiClient implements ModelServer {
     if (renamed) return renamed
     const { other_format: before } = format
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
-    // A message that names roles may quote a schema with a property of that name. So the schema is left out first. Only if that
-    // is rejected, too, are the roles changed, because then the schema cannot be the reason.
+    // A message that mentions roles may quote a schema with a property named `role`. So the schema is left out first. Only if
+    // that is rejected, too, are the roles changed, because then the schema cannot be the reason.
     const mayBeSchema =
       error.rejectsJsonMode || (mayBeRoles && sendsSchema(format) && ABOUT_ROLES.test(error.message))
     const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
     if (instead !== null) {
-      // The instruction in it is a system message.
+      // The instruction that replaces the schema is a system message.
       const mayChange = this.#roles === 'auto' && format.roles === 'native'
       const roles = mayChange ? this.#automatic.rolesFor(model, prompt, true) : format.roles
       const isBoth = before === 'roles' || before === 'both'
@@ -242,7 +245,7 @@ export class OpenAiClient implements ModelServer {
           message: this.#connectionError(end),
         })
       case 'too large':
-        // Another call would cost as much and return an equally long answer.
+        // Another call would cost as much and return an answer of the same length.
         return upstreamError({
           status: end.status,
           message: `The answer is longer than ${this.#limits.maxAnswerBytes} bytes.`,
@@ -259,7 +262,7 @@ export class OpenAiClient implements ModelServer {
     }
   }
 
-  /** Names the error by its code: messages of sockets contain addresses of the internal network. */
+  /** Names the error only by its code, because messages of sockets contain internal addresses. */
   #connectionError({ status, code }: { readonly status: number | null; readonly code: string }): string {
     if (code === 'UND_ERR_CONNECT_TIMEOUT') {
       return `No connection to the model server within ${this.#connectTimeoutMs / 1000} s.`

@@ -1,10 +1,10 @@
-/** A delay on the injected clock that a signal can end early. */
+/** A delay on the injected clock, which a signal can end early. */
 import type { Clock } from '../clock.ts'
 import type { StopSignal } from '../job/stop.ts'
 
 /**
- * Resolves to true after `ms`; to false when the signal stops it.
- * @param wakers contains, during the pause, a function that ends it with true
+ * Resolves to true after `ms`, and to false when the signal stops it.
+ * @param wakers contains a function during the pause that ends the pause early, with true
  */
 export function pause(
   clock: Clock,

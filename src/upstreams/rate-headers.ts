@@ -1,6 +1,6 @@
 /**
- * Reads the limits that a server reports in `x-ratelimit-limit-requests`, `-remaining-` and `-reset-`, and in the same headers
- * for tokens. Pure.
+ * Reads the rate limits that a server reports: `x-ratelimit-limit-requests`, `x-ratelimit-remaining-requests`,
+ * `x-ratelimit-reset-requests`, and the same headers for tokens.
  */
 import type { ServerRate } from './model-server.ts'
 
@@ -10,27 +10,28 @@ const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Null if it does not report what is left. Where the limit is 0, both are ignored: some servers send that for no limit. */
+/**
+ * Null if the headers do not show what is left. If a limit is 0, it and what is left are ignored: some servers mean no limit.
+ */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (name: 'requests' | 'tokens') => {
+    const resetMs = durationMs(headers[`x-ratelimit-reset-${name}`]) ?? MINUTE_MS
     const limit = numberOf(headers[`x-ratelimit-limit-${name}`])
-    if (limit === 0) return { limit: Number.POSITIVE_INFINITY, left: Number.POSITIVE_INFINITY }
-    return { limit, left: numberOf(headers[`x-ratelimit-remaining-${name}`]) }
+    if (limit === 0) return { limit: Number.POSITIVE_INFINITY, left: Number.POSITIVE_INFINITY, resetMs }
+    return { limit, left: numberOf(headers[`x-ratelimit-remaining-${name}`]), resetMs }
   }
   const [requests, tokens] = [of('requests'), of('tokens')]
   const left = { requests: requests.left, tokens: tokens.left }
   if (!Number.isFinite(left.requests) && !Number.isFinite(left.tokens)) return null
-  const resets = [headers['x-ratelimit-reset-requests'], headers['x-ratelimit-reset-tokens']].map(durationMs)
-  const known = resets.filter((ms) => ms !== null)
   const limit = { requests: requests.limit, tokens: tokens.limit }
-  return { limit, left, resetMs: known.length === 0 ? MINUTE_MS : Math.max(...known) }
+  return { limit, left, resetMs: { requests: requests.resetMs, tokens: tokens.resetMs } }
 }
 
 function numberOf(header: Headers[string]): number {
   return typeof header === 'string' && /^\d+$/.test(header) ? Number(header) : Number.POSITIVE_INFINITY
 }
 
-/** Reads `6m0s`, `20ms`, or seconds without a unit. */
+/** Reads durations such as `6m0s`, `20ms` or `60` (seconds) into milliseconds; null for anything else. */
 function durationMs(header: Headers[string]): number | null {
   if (typeof header !== 'string') return null
   if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1000

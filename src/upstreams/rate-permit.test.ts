@@ -1,4 +1,4 @@
-/** Calls of targets with rates: what they reserve, return and correct, and whose limits they are. */
+/** Calls of targets with rate limits: what they reserve, return and correct, and which limits they learn. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -16,7 +16,7 @@ import type { Target } from './routing-table.ts'
 import { type RateLimits, targetRates } from './target-rates.ts'
 
 const never = new Stop()
-/** After a pause, a request of 1,100 tokens is sent at once, and the next one a second later. */
+/** With these limits, a request of 1,100 tokens is sent at once after a pause, and the next one a second later. */
 const LIMITS = { requests: 1000, tokens: 6000 }
 const OPTIONS = '{"max_tokens":1090}'
 const request = modelRequest('one', {
@@ -25,7 +25,10 @@ const request = modelRequest('one', {
 })
 const asked = { account: 'acme', weight: 1, tokens: 1100 }
 
-/** A target with a rate of its own and that of its upstream, and how its calls end. */
+/**
+ * A target with its own rate and that of its upstream.
+ * @param end called for each call, returns how it ended
+ */
 function start(end: () => Called = () => 'called') {
   const clock = new FakeClock()
   const [own, shared] = [new Rate(LIMITS, ownBook(clock), clock), new Rate(LIMITS, ownBook(clock), clock)]
@@ -89,7 +92,7 @@ describe('the permit of a call', () => {
   const tokens = { input: 12, output: 30 }
   const error = (fields: object) => upstreamError({ message: 'x', retryable: true, ...fields })
   const busy = error({ status: 429, retryAfterMs: 7000 })
-  /** What it corrects the estimate to, whether the rate explains the reply, and for how long the rate is blocked. */
+  /** By reply: the corrections of the estimate, whether the rate explains the reply, and for how long the rate is blocked. */
   const cases: readonly (readonly [string, Reply, number, [number[], boolean, number]])[] = [
     ['an answer', { kind: 'answer', text: '', tokens }, 0, [[42], false, 0]],
     [

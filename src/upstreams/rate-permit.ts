@@ -1,7 +1,7 @@
 /**
- * The permission to send a call, from each rate of its target. It corrects the rates by the server's replies. If the server still
- * rejects a request with 429, the rate and the request wait as long as the server asks, and the target does not count as failed.
- * After REJECTIONS in a row, the 429 is handled like that of a target without rates.
+ * The permission of one call, from each rate of its target. Afterwards it corrects the rates by the server's reply. If the
+ * server rejects a request with 429 despite the permission, the rate and the request wait as long as the server requires, and
+ * the target does not count as failed. After REJECTIONS in a row, a 429 is handled as if the target had no rates.
  */
 import type { Clock } from '../clock.ts'
 import { failureKind } from './failure-kinds.ts'
@@ -10,9 +10,9 @@ import type { Reservation } from './rate.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { TargetRates } from './target-rates.ts'
 
-/** After this many rejections, the rate is no longer taken for the reason. */
+/** After this many rejections, the rate no longer counts as the reason. */
 const REJECTIONS = 3
-/** The wait after the first rejection if the server does not name one; it doubles with each further rejection. */
+/** The wait after the first rejection, if the server names none; it doubles with each further rejection. */
 const FIRST_WAIT_MS = 1_000
 
 /** What a call may send. */
@@ -21,7 +21,7 @@ export class RatePermit {
   readonly #reservations: readonly Reservation[]
   readonly #clock: Clock
   readonly #request: ModelRequest
-  /** How often the request was rejected before. */
+  /** How often the same request was rejected before. */
   readonly #rejections: number
   #verdict: 'rejected' | 'too large' | null = null
 
@@ -39,7 +39,10 @@ export class RatePermit {
     this.#clock = clock
   }
 
-  /** What to do with a rejected request: send it again later, or fail it because it is larger than a minute's limit. */
+  /**
+   * What to do with a rejected request: `rejected`: send it again later; `too large`: fail it, because it exceeds a minute's
+   * limit.
+   */
   get verdict(): 'rejected' | 'too large' | null {
     return this.#verdict
   }
@@ -48,7 +51,7 @@ export class RatePermit {
     for (const reservation of this.#reservations) reservation.sent(this.#clock.steadyMs())
   }
 
-  /** Returns whether the rate explains an error, so that neither the target nor the job is to blame. */
+  /** Returns whether the rate explains the error, so that neither the target nor the job is to blame. */
   answered(reply: Reply): boolean {
     const {
       rates: [rate],
@@ -63,7 +66,7 @@ export class RatePermit {
     }
     if (reply.rate !== undefined) rate.serverSays(reply.rate, isAlone)
     if (reply.kind !== 'error' || reply.aborted) return false
-    // A request that was not sent used nothing. One that was rejected may have, because many servers count it.
+    // A request that was not sent used nothing. A rejected one may count, because many servers count it.
     if (reply.connection !== null && reply.broke !== true) this.#correct(0)
     if (!this.#reservations.every(({ isCounted }) => isCounted)) return false
     if (reply.status !== 429 || failureKind(reply) !== 'overloaded') return false
@@ -75,7 +78,7 @@ export class RatePermit {
     return this.#verdict !== null
   }
 
-  /** Returns what was reserved but not sent. */
+  /** Releases what was reserved but not sent. */
   end(): void {
     for (const reservation of this.#reservations) reservation.end()
   }

@@ -1,4 +1,4 @@
-/** The books of a rate: what they grant, when, and to which node. */
+/** The state of a rate: how much it grants, when, and to which node. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
@@ -29,7 +29,7 @@ function ask(over: Partial<Ask>): Ask {
   }
 }
 
-/** Grants one request of so many tokens and sends it at once; returns 0, or how long to wait. */
+/** Grants one request with this many tokens and sends it at once. Returns 0, or how long to wait in milliseconds. */
 function send(state: RateState, tokens: number, nowMs: number, node = 'a'): number {
   const needs = { requests: 1, tokens }
   const { requests, retryMs } = exchange(state, LIMITS, ask({ node, needs }), nowMs)
@@ -38,7 +38,7 @@ function send(state: RateState, tokens: number, nowMs: number, node = 'a'): numb
   return 0
 }
 
-/** Sends until nothing fits, and returns how much that was. */
+/** Sends requests until none fits, and returns how many tokens were sent. */
 function sendAll(state: RateState, tokens: number, nowMs: number): number {
   let sent = 0
   while (send(state, tokens, nowMs) === 0) sent += tokens
@@ -122,16 +122,18 @@ describe('the books of a rate', () => {
   })
 
   it('believe a server that says that less is left, until its minute is over', () => {
-    const left = { requests: Number.POSITIVE_INFINITY, tokens: 1000, resetMs: 20_000 }
+    const resetMs = { requests: 60_000, tokens: 20_000 }
+    const left = { requests: Number.POSITIVE_INFINITY, tokens: 1000, resetMs }
     const state = newRateState(START_MS)
-    exchange(state, LIMITS, ask({ left }), START_MS)
+    exchange(state, { ...LIMITS, requests: Number.POSITIVE_INFINITY }, ask({ left }), START_MS)
+    assert.deepEqual(state.used, [[START_MS - 40_500, 0, 5000]])
     assert.ok(send(state, 1500, START_MS) > 0)
     assert.equal(send(state, 900, START_MS), 0)
     assert.equal(send(state, 1500, START_MS + 20_500), 0)
   })
 
   it('do not count the time between an answer and now as used by others', () => {
-    const left = { requests: 59, tokens: 5800, resetMs: 60_000 }
+    const left = { requests: 59, tokens: 5800, resetMs: { requests: 60_000, tokens: 60_000 } }
     const state = newRateState(START_MS)
     exchange(state, LIMITS, ask({ left }), START_MS)
     assert.deepEqual(state.used, [])
@@ -186,13 +188,13 @@ const asks = fc.record({
     fc.record({
       requests: fc.constantFrom(0, 10, 59, Number.POSITIVE_INFINITY),
       tokens: fc.constantFrom(0, 1000, 5900, Number.POSITIVE_INFINITY),
-      resetMs: fc.nat(70_000),
+      resetMs: fc.record({ requests: fc.nat(70_000), tokens: fc.nat(70_000) }),
     }),
   ),
   blockMs: fc.constantFrom(0, 0, 0, 5000),
 })
 
-/** The same with requests for tokens, and tokens for requests. */
+/** Swaps requests and tokens. */
 const swapped = <T extends Amounts>(one: T): T => ({ ...one, requests: one.tokens, tokens: one.requests })
 
 it('requests and tokens are limited alike', () => {
@@ -214,7 +216,7 @@ it('requests and tokens are limited alike', () => {
             held: swapped(held),
             needs: swapped(needs),
             wants: swapped(wants),
-            left: left && swapped(left),
+            left: left && { ...swapped(left), resetMs: swapped(left.resetMs) },
           },
           nowMs,
         )

@@ -1,12 +1,12 @@
 /**
- * The state of a rate (requests and tokens per minute): what was sent in the last minute, and what nodes hold and have not sent
- * yet. Pure; time is an argument. One node keeps the state in memory; several nodes keep it as JSON in the database
- * (app/shared-rates.ts). Guarantees, if estimates are right:
+ * The state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes hold and
+ * have not sent yet. A single node keeps it in memory; several nodes share it as JSON in the database (app/shared-rates.ts).
+ * Time is an argument. If estimates of tokens are right, it guarantees:
  *
- * - Nodes never exceed the limits within 60 s, whether the server counts in a fixed or in a sliding minute.
- * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also look at parts of a minute.
+ * - All nodes together never exceed the limits within 60 s, whether the server counts in fixed or in sliding minutes.
+ * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also limit parts of a minute.
  * - What a node holds counts from the grant until a minute after it was sent, so a grant never has to be revoked.
- * - The node whose next job did not fit gets what it needs before other nodes get more, so a large job does not starve.
+ * - If a node's next job does not fit, the node gets what it needs before other nodes get more, so a large job does not starve.
  */
 
 export interface Amounts {
@@ -14,20 +14,20 @@ export interface Amounts {
   readonly tokens: number
 }
 
-/** Slightly more than a minute, because requests take different times to arrive. */
+/** Slightly more than a minute, because some requests take longer to arrive than others. */
 export const WINDOW_MS = 60_500
 const MINUTE_MS = 60_000
-/** Requests sent in the same half second are counted together, at its end. */
+/** Requests sent in the same half second are counted together, at the end of the half second. */
 const CELL_MS = 500
 /** After a pause, as much may be sent at once as the limit allows in this time. */
 const BURST_MS = 10_000
-/** A node that has not asked for this long holds nothing any longer. While it holds something, it asks every second. */
+/** What a node holds is forgotten after this time without an exchange. A node that holds something has one every second. */
 export const HOLD_MS = 15_000
-/** How long others wait for the node whose next job did not fit. */
+/** How long other nodes wait for the node whose next job did not fit. */
 const TURN_MS = 3_000
 /**
- * The server's report of what is left counts if it is below our own count by more than this fraction of the limit; a smaller
- * difference may only be a matter of timing.
+ * The server's report of what is left counts only if it is below our own count by more than this fraction of the limit. A
+ * smaller difference may come from timing.
  */
 const TOLERANCE = 0.05
 
@@ -35,40 +35,43 @@ interface Held extends Amounts {
   readonly untilMs: number
 }
 
-/** The state is stored as JSON, so later versions must be able to read it. */
+/** The state is stored as JSON, which later versions must be able to read. */
 export interface RateState {
-  /** Requests and tokens by the time when they were sent, in order. */
+  /** What was sent, by the end of its half second, in order of time. */
   used: [atMs: number, requests: number, tokens: number][]
   /** What each node holds. */
   held: Record<string, Held>
-  /** The times before which no requests, and no tokens, are granted, to spread them over the minute. */
+  /** Before these times, no requests or no tokens are granted, to spread them over the minute. */
   paced: { requests: number; tokens: number }
   /** The server has reported that it accepts nothing before this time. */
   blockedUntilMs: number
-  /** The node whose next job did not fit, and what it lacks. */
+  /** The node whose next job did not fit, and what the job lacks. */
   next: (Held & { readonly node: string }) | null
 }
 
 export interface Ask {
   readonly node: string
-  /** What was sent since the last exchange, and how long ago; negative if an estimate was too high. */
+  /** What was sent since the last exchange, and how long ago; negative amounts correct estimates that were too high. */
   readonly used: readonly { readonly agoMs: number; readonly requests: number; readonly tokens: number }[]
-  /** What the node still holds. It returns everything else. */
+  /** What the node still holds. It has returned or sent everything else. */
   readonly held: Amounts
-  /** What its next job needs in addition; 0 if none waits. */
+  /** What the next job needs in addition; 0 if no job waits. */
   readonly needs: Amounts
-  /** How much more it could use, at least `needs`. */
+  /** How much more the node could use; at least `needs`. */
   readonly wants: Amounts
-  /** What is left according to the server (infinite if it reported nothing), and when the whole limit is available again. */
-  readonly left: (Amounts & { readonly resetMs: number }) | null
-  /** How long the server accepts nothing. */
+  /**
+   * What is left according to the server (infinite if it reported nothing), and in how many milliseconds the whole limit is
+   * available again.
+   */
+  readonly left: (Amounts & { readonly resetMs: Amounts }) | null
+  /** For how many more milliseconds the server accepts nothing. */
   readonly blockMs: number
 }
 
 export interface Granted extends Amounts {
-  /** When to ask again if less than `needs` was granted. */
+  /** After how many milliseconds to try again, if less than `needs` was granted. */
   readonly retryMs: number
-  /** Whether the state has not changed in a way that concerns other nodes. */
+  /** Whether nothing that concerns other nodes has changed in the state. */
   readonly isSame: boolean
 }
 
@@ -80,7 +83,7 @@ export function newRateState(nowMs: number): RateState {
   return { used: [], held: {}, paced, blockedUntilMs: readyMs, next: null }
 }
 
-/** Updates the state and returns what the node gets in addition to `ask.held`: at least what its next job needs, or nothing. */
+/** Updates the state, and returns what the node gets in addition to `ask.held`: at least `ask.needs`, or nothing. */
 export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: number): Granted {
   const { node, held, needs, wants } = ask
   dropPast(state, node, nowMs)
@@ -90,7 +93,7 @@ export function exchange(state: RateState, limits: Amounts, ask: Ask, nowMs: num
     if (agoMs < WINDOW_MS) use(state, nowMs - agoMs, { requests, tokens })
     sent = sum(sent, { requests, tokens })
   }
-  // If the node used less than it held, or returned a part of it, nodes may send again earlier; if it used more, later.
+  // If the node sent less than it held, all nodes may send again earlier; if it sent more, later.
   pace(state, limits, difference(sum(sent, held), before), nowMs)
   hold(state, node, held, nowMs)
   const isHeld =
@@ -123,9 +126,9 @@ function hold(state: RateState, node: string, held: Amounts, nowMs: number): voi
   else delete state.held[node]
 }
 
-/** @param asking the node that asks, which is alive even if it last asked long ago */
+/** @param asking the node of this exchange, which is alive even if its last exchange was long ago */
 function dropPast(state: RateState, asking: string, nowMs: number): void {
-  // A node whose clock is ahead may have written a time in the future.
+  // The clock of the node that wrote the time may have been ahead.
   for (const entry of state.used) if (entry[0] > nowMs + CELL_MS) entry[0] = nowMs
   state.used = state.used.filter(([atMs]) => atMs + WINDOW_MS > nowMs)
   for (const name of ['requests', 'tokens'] as const) {
@@ -134,7 +137,7 @@ function dropPast(state: RateState, asking: string, nowMs: number): void {
   state.blockedUntilMs = Math.min(state.blockedUntilMs, nowMs + WINDOW_MS)
   for (const [node, { untilMs, ...held }] of Object.entries(state.held)) {
     if (untilMs > nowMs || node === asking) continue
-    // The node has crashed, and may have sent what it held.
+    // The node has crashed, and may have sent everything that it held.
     use(state, untilMs, held)
     delete state.held[node]
   }
@@ -159,16 +162,15 @@ function pace(state: RateState, limits: Amounts, amounts: Amounts, nowMs: number
   }
 }
 
-/** Other programs may use the same key. What they have used counts here, too, until the server's minute ends. */
+/** Counts what other programs with the same key have used, according to the server, until the server's minute ends. */
 function believe(state: RateState, limits: Amounts, left: Ask['left'], nowMs: number): void {
   if (left === null) return
   const free = freeOf(state, limits)
-  const usedByOthers = (name: keyof Amounts) => {
+  for (const name of ['requests', 'tokens'] as const) {
     const used = free[name] - left[name]
-    return used > TOLERANCE * limits[name] ? Math.floor(used) : 0
+    const atMs = nowMs - WINDOW_MS + Math.min(left.resetMs[name], WINDOW_MS)
+    if (used > TOLERANCE * limits[name]) use(state, atMs, { ...NOTHING, [name]: Math.floor(used) })
   }
-  const others = { requests: usedByOthers('requests'), tokens: usedByOthers('tokens') }
-  use(state, nowMs - WINDOW_MS + Math.min(left.resetMs, WINDOW_MS), others)
 }
 
 function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
@@ -185,8 +187,8 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
 }
 
 /**
- * Milliseconds until enough of what was used is older than a minute. If even that would not be enough, because nodes hold the
- * rest, a second: try again then.
+ * In how many milliseconds enough of what was sent will be older than a minute. A second if that will not suffice, because
+ * nodes hold the rest and may return it.
  */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)

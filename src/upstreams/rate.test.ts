@@ -9,7 +9,7 @@ import { type Amounts, exchange, newRateState } from './rate-window.ts'
 
 const LIMITS = { requests: 1000, tokens: 6000 }
 
-/** A rate, and what is sent. */
+/** Creates a rate, and records what is sent. */
 function open(clock: FakeClock, book: RateBook) {
   const rate = new Rate(LIMITS, book, clock)
   const sent: string[] = []
@@ -30,7 +30,7 @@ function open(clock: FakeClock, book: RateBook) {
   return { rate, sent, ask, pass, clock }
 }
 
-/** A rate of which everything that may be sent at once has been sent. */
+/** Creates a rate of which everything that may be sent at once has been sent. */
 function start() {
   const clock = new FakeClock()
   const opened = open(clock, ownBook(clock))
@@ -93,7 +93,7 @@ test('a request that is stopped leaves the others their turns', async () => {
   const stop = new Stop()
   ask('stopped', { tokens: 5500 }, stop)
   ask('small')
-  // Now it is known that the first one fits in a minute.
+  // After two seconds, the rate knows when the first request fits into a minute.
   await pass(2)
   stop.now('deadline')
   assert.equal(rate.waiting, 0)
@@ -146,10 +146,10 @@ test('a request costs the same, however many accounts there are', () => {
       void rate.reserve({ account: `account ${n}`, weight: 1, tokens: 100 }, new Stop())
     return process.cpuUsage().user - before
   }
-  // The least of several, because other processes and garbage collection only add to it.
+  // The least of several measurements, because other processes and garbage collection only add time.
   const leastOf = (accounts: number) => Math.min(...Array.from({ length: 5 }, () => costOf(accounts)))
   const [few, many] = [leastOf(4000), leastOf(32_000)]
-  // Eight times as many, and if each looked at all, 64 times.
+  // There are eight times as many requests. If each one examined all accounts, it would take 64 times as long.
   assert.ok(many < 30 * few, `${few} and ${many} µs`)
 })
 
@@ -173,7 +173,7 @@ for (const [name, other] of [
       const rate = new Rate(configured, book, new FakeClock())
       const report = { [name]: limit, [other]: none } as unknown as Amounts
       const left = { [name]: 1, [other]: none } as unknown as Amounts
-      rate.serverSays({ limit: report, left, resetMs: 5 }, isAlone)
+      rate.serverSays({ limit: report, left, resetMs: { requests: 5, tokens: 5 } }, isAlone)
       void rate.reserve({ account: 'acme', weight: 1, tokens: 1 }, new Stop())
       return [rate.limits, asks.at(-1)?.left?.[name]]
     }

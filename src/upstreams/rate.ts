@@ -1,7 +1,7 @@
 /**
- * Lets requests wait on this node for a rate, such as the tokens per minute of an upstream, by priority and fairly between
- * accounts by tokens, until rate-window.ts permits the next one. Nothing overtakes the next request, however large it is. A
- * request larger than a minute's limit is sent when nothing else was sent for a minute.
+ * Lets requests on this node wait for a rate, such as the tokens per minute of an upstream. Requests are sent by priority, and
+ * fairly between accounts by tokens, when the state of the rate (rate-window.ts) permits. Nothing overtakes the next request,
+ * however large it is. A request larger than a minute's limit is sent when nothing else was sent for a minute.
  */
 import type { Clock } from '../clock.ts'
 import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
@@ -9,22 +9,25 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/** The pauses between exchanges of a shared rate: while requests wait, and while something is held or must be reported. */
+/**
+ * The pauses between exchanges of a shared rate, in milliseconds: while requests wait, and while the node holds something or
+ * must report something.
+ */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** Bounds on how many requests wait here, so that the next ones are known; the others stay queued. */
+/** Bounds on how many requests wait here, so that the next one is always known. All other jobs stay in the queue. */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
-/** The weight of the latest request in the average size. */
+/** The weight of the latest request in the average of tokens. */
 const LATEST = 0.1
 
 /** Keeps the state of a rate, for this node alone or shared between nodes. */
 export interface RateBook {
-  /** Whether the rate has an effect now. */
+  /** Whether the rate has an effect now; a shared rate has none while a node of an earlier version is running. */
   readonly isOn: () => boolean
   /** Whether other nodes use the same rate. */
   readonly isShared: boolean
-  /** See rate-window.ts. Returns a promise only if the state is shared. If it rejects, nothing has changed. */
+  /** See rate-window.ts. Returns a promise only if the state is shared. If the promise rejects, nothing has changed. */
   exchange(limits: Amounts, ask: NodeAsk): Granted | Promise<Granted>
 }
 
@@ -48,10 +51,10 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (reservation: Reservation | null) => void
 }
 
-/** By account, in the order in which they came. */
+/** The requests of each account, in order of arrival. */
 type Waiting = Map<string, Set<WaitingRequest>>
 
-/** A state in memory, for this node alone. */
+/** Keeps the state in memory, for this node alone. */
 export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
   const state = newRateState(clock.steadyMs())
   return {
@@ -66,23 +69,23 @@ export class Rate {
   #limits: Amounts
   readonly #book: RateBook
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** Each request that waits has a slot of the node. */
+  /** The most requests that wait here. Each one holds a slot of the node. */
   mostWaiting = MOST_WAITING
-  /** What this node may send, and the part of it that requests have reserved. */
+  /** What this node may send, and how much of that is reserved. */
   #held = { requests: 0, tokens: 0 }
   #reserved = { requests: 0, tokens: 0 }
   /** What the next exchange reports. */
   #used: { atMs: number; requests: number; tokens: number }[] = []
-  #left: (Amounts & { readonly resetMs: number }) | null = null
+  #left: NodeAsk['left'] = null
   #leftAtMs = 0
   #blockedUntilMs = 0
-  /** How many requests were served since the last exchange: about as many are expected until the next. */
+  /** How many requests were served since the last exchange. About as many are expected before the next one. */
   #recent = 0
-  /** The requests that wait, by priority and account. Accounts without any are removed, so that they cost no time. */
+  /** The waiting requests, by priority and account. Accounts without requests are removed, so that they cost no time. */
   readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
-  /** The turn of each account: the tokens that it was granted, divided by its weight. A new account starts at the current turn. */
+  /** The turn of each account: its granted tokens, divided by its weight. A new account starts at the current turn. */
   readonly #turns = new Map<string, number>()
-  /** With this many accounts, those that have no more than others are forgotten. */
+  /** Once this many accounts have a turn, those whose turn has passed are forgotten, unless they wait. */
   #forgetAt = MOST_WAITING
   readonly #priorities = new LowerTurns()
   /** The turn of the last account that was served. */
@@ -92,7 +95,7 @@ export class Rate {
   #averageTokens = 0
   #isAsking = false
   #isClosed = false
-  /** Asking earlier is useless. */
+  /** An exchange before this time would grant nothing. */
   #retryAtMs = 0
   /** When the last exchange was answered. */
   #exchangedAtMs = Number.NEGATIVE_INFINITY
@@ -113,15 +116,15 @@ export class Rate {
     return this.#waiting
   }
 
-  /** How many more jobs should come here: about as many as can be sent in a second may wait. */
+  /** How many more jobs should come here. About as many may wait as can be sent in a second. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
     return Math.min(this.mostWaiting, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
   }
 
   /**
-   * Waits until a request with so many tokens may be sent. Null if the signal or `close` ended the wait. Returns a promise only if
-   * it has to wait.
+   * Waits until a request with this many tokens may be sent. Null if the signal or `close` ended the wait. Returns a promise
+   * only if the request must wait.
    */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null
@@ -156,7 +159,7 @@ export class Rate {
     })
   }
 
-  /** Ends a reservation: the amounts were sent, or are not needed. */
+  /** Ends a reservation, because the amounts were sent or are not needed. */
   release(amounts: Amounts, isSent: boolean): void {
     add(this.#reserved, amounts, -1)
     if (!isSent) {
@@ -168,7 +171,7 @@ export class Rate {
     }
   }
 
-  /** Records that more was sent than reserved; less if negative. */
+  /** Records that more was sent than was reserved, or less if the amounts are negative. */
   used({ requests, tokens }: Amounts, atMs: number): void {
     if (requests === 0 && tokens === 0) return
     this.#used.push({ atMs, requests, tokens })
@@ -177,8 +180,9 @@ export class Rate {
   }
 
   /**
-   * Records the limits in a server's response.
-   * @param isAlone whether they must concern this rate; otherwise only a limit equal to the configured one counts
+   * Records the limits that a server reported.
+   * @param isAlone whether the limits certainly concern this rate; otherwise a limit counts only if it equals the configured
+   * one
    */
   serverSays({ limit, left, resetMs }: ServerRate, isAlone: boolean): void {
     const configured = this.#configured
@@ -200,7 +204,7 @@ export class Rate {
     this.#plan()
   }
 
-  /** The node stops: nothing waits here any longer, and what it holds for further requests is returned to others. */
+  /** Ends all waits, because the node stops, and returns to other nodes what this one holds for further requests. */
   close(): void {
     this.#isClosed = true
     const queues = Object.values(this.#queues)
@@ -215,10 +219,10 @@ export class Rate {
     if (this.#book.isShared && this.#isOpen) this.#ask(null)
   }
 
-  /** Reserves a request with so many tokens; null if it does not fit now. */
+  /** Reserves a request with this many tokens; null if it does not fit now. */
   #take(tokens: number): Reservation | null {
-    // A request with more tokens than the limit reserves the whole limit, so it is sent once nothing else has been sent for a
-    // minute. Otherwise it would wait forever.
+    // A request with more tokens than the limit reserves the whole limit, so it is sent once nothing else was sent for a
+    // minute. If it reserved all its tokens, it would wait forever.
     const amounts = { requests: 1, tokens: Math.min(tokens, this.#limits.tokens) }
     if (!this.#fits(amounts) && !this.#book.isShared) this.#ask(amounts)
     if (!this.#fits(amounts)) return null
@@ -238,7 +242,7 @@ export class Rate {
     return { requests: this.#held.requests - requests, tokens: this.#held.tokens - tokens }
   }
 
-  /** Serves the requests that fit, then asks for more for the next one. */
+  /** Serves the requests that fit, then plans an exchange for the next one. */
   #serve(): void {
     for (let head = this.#next(); head !== null; head = this.#next()) {
       const reservation = this.#book.isOn()
@@ -262,7 +266,7 @@ export class Rate {
     if (this.#isAsking) return
     const { isShared } = this.#book
     if (this.#waiting === 0 && !(isShared && this.#isOpen)) return
-    // However often this is called, the exchange is not postponed.
+    // This method may be called often, so it computes the time of the exchange without postponing it.
     const atMs = this.#waiting > 0 ? this.#retryAtMs : this.#exchangedAtMs + PAUSE_MS
     const inMs = atMs - this.#clock.steadyMs()
     if (isShared && this.#waiting > 0 && inMs <= 0) this.#askForHead()
@@ -275,7 +279,7 @@ export class Rate {
     }
   }
 
-  /** Whether there is something to report or to return. */
+  /** Whether the next exchange has something to report or to return. */
   get #isOpen(): boolean {
     return this.#used.length > 0 || this.#held.requests > 0 || this.#held.tokens > 0
   }
@@ -285,14 +289,15 @@ export class Rate {
     this.#ask(head === null ? null : { requests: 1, tokens: Math.min(head.tokens, this.#limits.tokens) })
   }
 
-  /** @param next what the next request needs; null if none waits */
+  /** @param next what the next request needs; null if no request waits */
   #ask(next: Amounts | null): void {
     if (this.#isAsking) return
     const nowMs = this.#clock.steadyMs()
     const { isShared } = this.#book
     if (!isShared && nowMs < this.#retryAtMs) return
     const used = this.#used.map(({ atMs, ...amounts }) => ({ agoMs: nowMs - atMs, ...amounts }))
-    // Returns what is useless until the next request fits; otherwise nodes that each hold a part could wait for each other.
+    // Returns what this node cannot use before the next request fits. Otherwise several nodes could each hold a part and wait
+    // for each other.
     const { requests, tokens } = this.#free
     const isShort = isShared && next !== null && (next.requests > requests || next.tokens > tokens)
     if (isShort || (next === null && this.#recent === 0)) this.#held = { ...this.#reserved }
@@ -341,7 +346,7 @@ export class Rate {
     this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#exchangedAtMs + pauseMs
   }
 
-  /** What further requests are expected to need until the next exchange, at most a second's worth. */
+  /** What further requests are expected to need before the next exchange, at most a second's worth. */
   get #soon(): Amounts {
     const perSecond = Math.min(this.#perSecond, Math.max(this.#waiting - 1, this.#recent))
     const requests = Math.floor((perSecond * PAUSE_MS) / 1000)
@@ -353,7 +358,7 @@ export class Rate {
     return Math.min(requests, tokens / Math.max(1, this.#averageTokens)) / 60
   }
 
-  /** The request to serve next; it does not change until it is served. */
+  /** The request to serve next. It stays the next one until it is served or stopped. */
   #next(): WaitingRequest | null {
     if (this.#waiting === 0) return null
     if (this.#head !== null) return this.#head
@@ -408,7 +413,7 @@ export class Rate {
     return Math.max(this.#turn, this.#turns.get(account) ?? 0)
   }
 
-  /** Forgets accounts that have no more than others, unless one of their requests waits. */
+  /** Forgets idle accounts whose turn is not after the current one. */
   #forget(): void {
     for (const [account, turn] of this.#turns) {
       const isIdle = PRIORITIES.every((priority) => !this.#queues[priority].has(account))
@@ -418,11 +423,11 @@ export class Rate {
   }
 }
 
-/** The right to send a request. It is released once; afterwards, differences from the estimate are corrected. */
+/** The right to send a request. It is released only once; later calls correct the difference from the estimate. */
 export class Reservation {
   readonly rate: Rate
   readonly #amounts: Amounts
-  /** The estimate, which may be more than a minute's limit. */
+  /** The estimated tokens, which may exceed a minute's limit. */
   readonly tokens: number
   #sentAtMs: number | null = null
   #isReleased = false
@@ -433,17 +438,17 @@ export class Reservation {
     this.tokens = tokens
   }
 
-  /** Whether the rate had an effect when the request was sent. */
+  /** Whether the rate had an effect when the request was reserved. */
   get isCounted(): boolean {
     return this.#amounts.requests > 0
   }
 
-  /** Whether it is larger than a whole minute. */
+  /** Whether the request has more tokens than a minute's limit. */
   get isTooLarge(): boolean {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** Records that a request is sent; it may be the second one, if the server rejected the format of the first. */
+  /** Records that a request is sent. It is sent twice if the server rejected the format of the first one. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)

@@ -1,4 +1,7 @@
-/** What a request reserves of a rate, and for how long. The counted input of most jobs is an upper bound: the bytes of the conversation. */
+/**
+ * What a request reserves of a rate, and for how long. The counted input of most jobs is an upper bound: the bytes of the
+ * conversation.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -12,7 +15,7 @@ import type { Target } from './routing-table.ts'
 import { targetRates } from './target-rates.ts'
 
 const LIMIT = 1_000_000
-/** What the server counts: a token for four bytes, and a few for its template. */
+/** The tokens that the server counts: one for four bytes, and a few for its template. */
 const inputOf = (bytes: number) => Math.ceil(bytes / 4) + 8
 
 function start() {
@@ -42,7 +45,10 @@ function start() {
     },
   }
   const rated = new RatedCaller(caller as unknown as TargetCaller, clock, () => 1)
-  /** Returns how many tokens a job with a text of this many bytes asks for, and how many it uses. */
+  /**
+   * Sends a job with a text of this many bytes that uses this many tokens of output. Returns how many tokens it reserved, and
+   * how many it used.
+   */
   return async (bytes: number, tokens: number, options?: object) => {
     output = tokens
     const content = 'x'.repeat(bytes)
@@ -76,6 +82,16 @@ test('a short request asks for what it may use, also after long ones', async () 
     const { asked, used } = await call(400, 500)
     assert.ok(asked >= 0.9 * used && asked < 3 * used, `${asked} for ${used}`)
   }
+})
+
+test('of answers from 200 to 2,000 tokens, few are longer than was asked for', async () => {
+  const call = start()
+  const calls: { asked: number; used: number }[] = []
+  for (let n = 0; n < 80; n++) calls.push(await call(400, 200 + ((n * 7919) % 1801)))
+  const short = calls.filter(({ asked, used }) => asked < used).length
+  assert.ok(short <= 8, `${short} of ${calls.length}`)
+  const sum = (name: 'asked' | 'used') => calls.reduce((total, one) => total + one[name], 0)
+  assert.ok(sum('asked') < 2 * sum('used'), `${sum('asked')} for ${sum('used')}`)
 })
 
 test('the input is not estimated higher than it was counted', async () => {

@@ -1,6 +1,7 @@
 /**
- * Calls targets with rates: estimates the tokens of a request, and waits until each rate permits it. A waiting request holds no
- * slot of its upstream, and its run's time limit is paused. The server's replies correct the rates (rate-permit.ts).
+ * Calls targets that have rate limits: estimates the tokens of a request and waits until each rate permits it. A waiting
+ * request holds no slot of its upstream, and the time limit of its run is paused. The server's replies correct the rates
+ * (rate-permit.ts).
  */
 import type { Clock } from '../clock.ts'
 import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
@@ -21,9 +22,9 @@ export class RatedCaller {
     this.#weightOf = weightOf
   }
 
-  /** As `TargetCaller.call`; `leaving` if the request would have to wait although the node stops. */
+  /** Like `TargetCaller.call`; `leaving` if the request would have to wait although the node stops. */
   call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
-    // It reserves nothing before its turn, because that may come long after others could have used it.
+    // A reservation before the job's turn could keep the rate from other jobs for a long time.
     return this.#caller.inTurn(target, attempt, () => this.#callWithin(target, rates, attempt))
   }
 
@@ -53,7 +54,7 @@ export class RatedCaller {
     }
   }
 
-  /** Reserves the request's part of each rate. Null if the request, or the node, was stopped while it waited. */
+  /** Reserves the request in each rate. Null if the request or the node was stopped during a wait. */
   async #reserve({ rates, sizes }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request
@@ -86,7 +87,7 @@ function maxTokensOf({ prompt: { optionsJson } }: ModelRequest): number | undefi
   return max_tokens
 }
 
-/** The request was sent when nothing else was, so waiting would not help. */
+/** The request was sent when nothing else was, so another wait would not help. */
 function tooLarge(reply: Reply, reservations: readonly Reservation[]): Reply {
   if (reply.kind !== 'error') return reply
   const [{ tokens, rate } = { tokens: 0, rate: null }] = reservations.filter(({ isTooLarge }) => isTooLarge)

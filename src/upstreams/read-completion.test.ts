@@ -109,7 +109,7 @@ describe('a chat completion', () => {
 
   it('counts the tokens of reasoning that the server counts in the total only', () => {
     const tokensOf = (usage: object) => read({ choices: [{ message: { content: 'a' } }], usage }).tokens
-    // Google's API that is compatible with OpenAI.
+    // Google's OpenAI-compatible API.
     const google = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 105 }
     assert.deepEqual(tokensOf(google), { input: 9, output: 96 })
     const details = { completion_tokens_details: { reasoning_tokens: 94 } }
@@ -338,7 +338,7 @@ describe('the message of an error response', () => {
     assert.equal(rejects(404, { error: { message: 'No endpoints found for x/y.', code: 404 } }), false)
     assert.equal(rejects(500, { error: { message: 'out of memory' } }), false)
     assert.equal(rejects(503, llama), false)
-    // Also if what tells is masked, because the settings contain it.
+    // The decisive word counts even if it is masked because the settings contain it.
     const masked = readFailure(400, '{"detail":"xgrammar failed"}', null, maskFor(['xgrammar']))
     assert.ok(masked.kind === 'error' && masked.rejectsJsonMode && masked.message === '*** failed')
   })

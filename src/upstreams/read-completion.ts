@@ -1,29 +1,21 @@
 /**
- * Reads a model server's response into a reply. It trusts nothing: every field is checked before use, and messages are masked and
- * truncated before they are stored or shown. Pure.
+ * Reads a model server's response into a reply. It trusts nothing: every field is checked before use, and messages are masked
+ * and truncated before they are stored or shown.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
 import { errorWords, parse, providerError } from './error-words.ts'
-import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_PROVIDER, NO_TEXT } from './failure-kinds.ts'
+import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_TEXT } from './failure-kinds.ts'
 import { finishOf } from './finish-reasons.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
-
-const POLICY_CODES: readonly unknown[] = [
-  'content_filter',
-  'content_policy_violation',
-  // Alibaba.
-  'data_inspection_failed',
-  // Portkey, if a guardrail denies the request or its answer.
-  'hooks_failed',
-]
-/** Messages about a breach of content policy without such a code: of xAI, OpenAI's reasoning models, LiteLLM and DeepSeek. */
-const POLICY_WORDS =
-  /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
+import { JSON_MODE_WORDS, NO_PROVIDER, POLICY_CODES, POLICY_WORDS } from './vendor-errors.ts'
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
-/** The compiler checks the names against the wire format; the values can be anything that the server sent. */
+/**
+ * An object from outside: the compiler checks the names of its fields against the wire format, but their values can be
+ * anything.
+ */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
@@ -36,7 +28,7 @@ interface WireError {
   readonly details: readonly object[]
 }
 
-/** Connection errors are not covered here, because they have no status. */
+/** Connection errors are judged elsewhere, because they have no status. */
 function isRetryable(status: number): boolean {
   return (
     [408, 409, GENERATION_FAILED, 429, NO_FLEX_CAPACITY].includes(status) || (status >= 500 && status <= 599)
@@ -60,7 +52,7 @@ export function upstreamError(
   }
 }
 
-/** Reads the body of a response with a success status. */
+/** Reads the body of a response with a 2xx status. */
 export function readCompletion(status: number, body: string, mask: Mask): Reply {
   const completion = fields<ChatCompletion & { error: unknown }>(parse(body))
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
@@ -68,10 +60,10 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   )
   const usage = fields<CompletionUsage>(completion?.usage)
   const tokens = usage === null ? NO_TOKENS : readTokens(usage)
-  // Gateways report a failure of the server behind them as an error in a 200, next to the choices or inside one.
+  // Gateways report a failure of the server behind them as an error in a 200, next to the choices or inside a choice.
   const error = fields<WireError>(choice?.error) ?? fields<WireError>(completion?.error)
   if (error !== null) return readEmbeddedError(status, error, tokens, mask)
-  // LM Studio responds to a wrong path with 200 and a text.
+  // LM Studio responds to a wrong path with 200 and an error that is only text.
   if (choice === null && typeof completion?.error === 'string') {
     return readEmbeddedError(status, { message: completion.error }, tokens, mask)
   }
@@ -80,7 +72,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   if (typeof message?.refusal === 'string' && message.refusal !== '') {
     return { kind: 'refused', message: mask(message.refusal), status, tokens }
   }
-  // Google omits the message then.
+  // In this case Google omits the message.
   if (finish === 'filtered') {
     return { kind: 'refused', message: 'The content filter stopped the answer.', status, tokens }
   }
@@ -93,7 +85,8 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     return upstreamError({ status, tokens, retryable: true, message: NO_CHOICES })
   }
   if (message === null && finish !== 'cut') {
-    // Gateways such as OpenRouter send blanks while they wait for the server behind them, and nothing else if that fails.
+    // Gateways such as OpenRouter send blanks while they wait for the server behind them, and nothing else if that server
+    // fails.
     const retryable = body.trim() === ''
     return upstreamError({ status, tokens, retryable, message: 'The response is not a chat completion.' })
   }
@@ -104,8 +97,9 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     const retryable = isCompletion && message !== null && isEmpty(message)
     return upstreamError({ status, tokens, retryable, message: NO_TEXT })
   }
-  // Another call would cost as much and reach the same limit, of the job or the model. What arrived is delivered; only an empty
-  // answer (a model that used its limit for reasoning) is a failure. vLLM sends null then, and Google may send no message.
+  // The limit belongs to the job or the model, so another call would cost as much and reach it again. The text so far is
+  // delivered. Only an empty answer is a failure: the model used its limit for reasoning. In that case vLLM sends null, and
+  // Google may send no message.
   if (text === null || text === '') {
     return upstreamError({
       status,
@@ -117,7 +111,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   return { kind: 'answer', text, tokens, truncated: true }
 }
 
-/** Whether the model wrote nothing: no text, no reasoning, no call of a tool. */
+/** Whether the model wrote nothing: no text, no reasoning, no tool call. */
 function isEmpty(message: object): boolean {
   return Object.entries(message).every(
     ([name, value]) =>
@@ -130,7 +124,7 @@ interface WirePart {
   readonly text: string
 }
 
-/** The text in an array of content parts. Parts of other types, such as reasoning, are omitted. */
+/** Joins the text parts of a content array. Other parts, such as reasoning, are omitted. Null if there is no text part. */
 function joinParts(content: unknown): string | null {
   if (!Array.isArray(content)) return null
   let joined: string | null = null
@@ -148,13 +142,13 @@ export interface LargeCompletion {
   readonly body: Uint8Array
 }
 
-/** Does not mask messages, because the key stays on its thread. */
+/** Does not mask messages, because a thread does not know the secrets. Use `maskReply` on the result. */
 export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
 }
 
-/** Masks the messages and the code in a reply; does not change answers. */
+/** Masks the message and the code of a reply. Answers are not changed. */
 export function maskReply(reply: Reply, mask: Mask): Reply {
   if (reply.kind === 'answer') return reply
   const message = mask(reply.message)
@@ -162,7 +156,7 @@ export function maskReply(reply: Reply, mask: Mask): Reply {
   return { ...reply, message, code: mask(reply.code) }
 }
 
-/** Reads an error response. `text` is null if its body was too long. */
+/** Reads an error response. `text` is null if the body was too long. */
 export function readFailure(
   status: number,
   text: string | null,
@@ -198,7 +192,7 @@ function readEmbeddedError(
 ): Reply {
   const sent = errorWords(error)
   const message = sent === null ? 'The model server responded with an error.' : mask(sent)
-  // A number is the status that the gateway received, which is more specific than the type. Some gateways write it as a text.
+  // A number is the status that the gateway received, which is more specific than the type. Some gateways write it as text.
   const isStatus =
     typeof error.code === 'number' || (typeof error.code === 'string' && STATUS.test(error.code))
   const received = isStatus ? Number(error.code) : null
@@ -227,7 +221,7 @@ function isPolicyBreach(status: number | null, error: Untrusted<WireError>, sent
 /** Only a single word is shown as a code. */
 const CODE = /^[\w.:-]{1,64}$/
 
-/** The server's name for the error: its code, or else its type. A number repeats the status. */
+/** The server's name for the error: its code, or otherwise its type. Numbers are ignored, because they repeat the status. */
 function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
   for (const value of [error?.code, error?.type]) {
     if (typeof value === 'string' && CODE.test(value)) return mask(value)
@@ -235,16 +229,7 @@ function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
   return null
 }
 
-/**
- * Words in the messages of servers that reject a schema, or the way in which JSON was requested. llama.cpp only reports that it
- * failed to initialize samplers if it cannot start a grammar in the middle of an answer. TensorRT-LLM needs a setting for
- * guided decoding. Groq checks the answer itself, and reports `json_validate_failed` instead of delivering one that does not
- * match. Google only reports an invalid argument if a schema is too large.
- */
-const JSON_MODE_WORDS =
-  /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
-
-/** @param sent the unmasked message: the decisive word, such as `xgrammar`, may be masked */
+/** @param sent the unmasked message, because the decisive word, such as `xgrammar`, may be masked */
 function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sent: string | null): boolean {
   if (status === 404) return NO_PROVIDER.test(sent ?? '')
   if (status !== 400 && status !== 422 && status !== 500) return false
@@ -253,12 +238,12 @@ function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sen
   )
 }
 
-/** The part of a message that decides. The end of a long one may echo the conversation. */
+/** The part of a message to examine. The end of a long message may echo the conversation. */
 function beginOf(sent: string | null): string {
   return sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH) ?? ''
 }
 
-/** A short plain text may explain the error; an HTML page does not. */
+/** Returns a short plain text, which may explain the error; null for an HTML page. */
 function plainText(text: string | null): string | null {
   if (text === null || text.trim() === '' || text.trimStart().startsWith('<')) return null
   return text
@@ -284,12 +269,12 @@ function readTokens({
   cached_tokens,
 }: Untrusted<CompletionUsage & { cached_tokens: number }>): TokenCount {
   const details = fields<{ cached_tokens: number }>(prompt_tokens_details)
-  // Moonshot has no details.
+  // Moonshot puts the cached tokens next to the counts instead of in the details.
   const cached = readCount(details?.cached_tokens ?? cached_tokens)
   const prompt = readCount(prompt_tokens)
-  // xAI sometimes leaves the cached tokens out of the prompt's.
+  // xAI sometimes does not include the cached tokens in those of the prompt.
   const input = cached > prompt ? prompt + cached : prompt
-  // Google and xAI count the tokens of reasoning, which cost as much as those of the answer, only in the total.
+  // Google and xAI include the tokens of reasoning, which cost as much as those of the answer, only in the total.
   const notInput = input > 0 ? readCount(total_tokens) - input : 0
   const output = Math.max(readCount(completion_tokens), notInput)
   return { input, output, ...(cached > 0 && { cached }) }

@@ -1,7 +1,6 @@
 /**
  * Builds the body of a chat completion request from a prompt, with the options under the names that the model server accepts.
- * The conversation and the schema are inserted as stored JSON text, because parsing and serializing them for every call would
- * not change them.
+ * The conversation and the schema are inserted as stored JSON text, because parsing and serializing them would change nothing.
  */
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { JobOptions } from '../job/options.ts'
@@ -10,7 +9,7 @@ import type { AnswerForm, JsonMode, Prompt, RequestFormat, UpstreamError } from 
 
 type StructuredOutput = UpstreamSettings['structured_output']
 
-/** The wire format requires a name for a schema; nothing depends on its value. */
+/** The name of the schema, which the wire format requires. Nothing depends on it. */
 export const SCHEMA_NAME = 'answer'
 
 const ONLY_JSON = 'and nothing else: no explanation before or after it, and no code fence.'
@@ -32,7 +31,7 @@ const TEXT_FORMATS: Readonly<Record<SentRoles, RequestFormat>> = {
   no_system: { roles: 'no_system' },
 }
 
-/** How to send the messages with these roles and request this format, given what the server supports. */
+/** Returns how to send the messages with these roles and request an answer of this form, given what the server supports. */
 export function requestFormat(
   form: AnswerForm,
   roles: SentRoles,
@@ -44,14 +43,14 @@ export function requestFormat(
   return instruction === null ? { roles, json_mode: mode } : { roles, json_mode: mode, instruction }
 }
 
-/** Whether the schema is in `response_format`. */
+/** Whether the request contains the schema in `response_format`. */
 export function sendsSchema({ json_mode }: RequestFormat): boolean {
   return json_mode === 'json_schema' || json_mode === 'json_schema_strict'
 }
 
 /**
- * The format for a server that rejected `response_format`: the schema in an instruction, with any JSON object or, if that was
- * rejected, without a format. Null if the format contains nothing that could be rejected.
+ * Returns the next format for a server that rejected this one. The schema moves into an instruction, next to `json_object`; if
+ * that was rejected too, without `response_format`. Null if the format contains nothing else that can be rejected.
  */
 export function withoutSchema(form: AnswerForm, format: RequestFormat): RequestFormat | null {
   if (form.kind !== 'schema') return null
@@ -60,7 +59,7 @@ export function withoutSchema(form: AnswerForm, format: RequestFormat): RequestF
 }
 
 /**
- * The instruction that Parley adds to the caller's messages if the server does not enforce the format; null if none is needed.
+ * The instruction that Parley adds to the messages if the server does not enforce the form; null if none is needed.
  * `arrangeMessages` decides where it goes.
  */
 function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
@@ -69,7 +68,7 @@ function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
   return `Answer with one JSON value that satisfies the JSON Schema below, ${ONLY_JSON}\n\n${form.schemaJson}`
 }
 
-/** The `response_format` with a comma before it; empty if the request has none. */
+/** The `response_format` member with a comma before it; empty if the request has none. */
 function wireFormat(form: AnswerForm, mode: JsonMode): string {
   if (form.kind !== 'schema') return ''
   switch (mode) {
@@ -88,7 +87,7 @@ function wireFormat(form: AnswerForm, mode: JsonMode): string {
 function jsonMode(form: Exclude<AnswerForm, { kind: 'text' }>, supported: StructuredOutput): JsonMode {
   if (form.kind === 'json') return 'instruction'
   if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
-  // `json_object` forces every answer to be an object, so it is useless for other schemas.
+  // With `json_object` every answer is an object, so it is of no use for schemas of other types.
   return supported === 'json_object' && form.isObject ? 'json_object' : 'instruction'
 }
 
@@ -99,19 +98,20 @@ type Name = (typeof NAMES)[number]
 
 const MAX_TOKENS = '"max_tokens":'
 const REJECTIONS: readonly (number | null)[] = [400, 422]
-/** Errors about a value that is too large do not contain these words. */
+/** Words of errors about an unknown option. Errors about a value that is too large do not contain them. */
 const UNSUPPORTED =
   /unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|instead|extra/i
 
 /**
- * Sends the options of a job under the names that a model server accepts, which differ for `max_tokens`. Remembers which name
- * each model accepts: at first the server's usual one, after a rejection the one that was answered.
+ * Adds the options of a job to requests, under the names that the model server accepts. The name of `max_tokens` differs
+ * between models, so this class remembers the name that each model accepts: at first the server's usual one, then the one that
+ * was answered.
  */
 export class SentOptions {
   readonly #body: UpstreamSettings['body']
   readonly #usual: Name
   readonly #learned = new Map<string, Name>()
-  /** Formats with the second name. What is learned does not show that, because it may change during a call. */
+  /** Formats that already use the second name. What was learned does not show this, because it may change during a call. */
   readonly #renamed = new WeakSet<RequestFormat>()
 
   /** @param isOpenAi whether the server belongs to OpenAI or Azure */
@@ -120,13 +120,15 @@ export class SentOptions {
     this.#usual = isOpenAi ? NEWER : OLDER
   }
 
-  /** The format with the name for this model, if the prompt has the option. */
+  /** Adds this model's name for `max_tokens` to the format, if the job has that option. */
   named(format: RequestFormat, model: string, optionsJson: string): RequestFormat {
     if (!optionsJson.includes(MAX_TOKENS)) return format
     return withName(format, this.#nameFor(model))
   }
 
-  /** The format with the other name, if the server rejects the first one; null if it does not, or if both were tried. */
+  /**
+   * Returns the format with the other name, if the server rejects the name; null if it does not, or if both names were tried.
+   */
   renamed(
     format: RequestFormat,
     optionsJson: string,
@@ -145,7 +147,7 @@ export class SentOptions {
     if (optionsJson.includes(MAX_TOKENS)) this.#learned.set(model, nameIn(format))
   }
 
-  /** The end of a request's body: the fields of `body` in the settings, except those that the job's options replace. */
+  /** The end of a request's body: the job's options, and the fields of `body` in the settings that they do not replace. */
   bodyEnd(format: RequestFormat, optionsJson: string): string {
     const { max_tokens, ...options }: JobOptions = JSON.parse(optionsJson)
     const fields: Record<string, unknown> = { ...this.#body, ...options }

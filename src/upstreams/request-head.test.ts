@@ -1,4 +1,4 @@
-/** What the settings add to each request, as a server receives it. */
+/** What the settings add to each request, from the server's view. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:https'

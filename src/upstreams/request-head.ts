@@ -1,8 +1,10 @@
-/** The constant part of requests to a model server: URL, headers and certificates, computed once for each upstream. */
+/**
+ * The constant parts of requests to a model server: URL, headers and certificates. They are computed once for each upstream.
+ */
 import { getCACertificates } from 'node:tls'
 import type { UpstreamAccess } from '../config/upstream-access.ts'
 
-/** The URL of an endpoint. Keeps the query of `base_url`, in which some gateways expect their api-version. */
+/** The URL of an endpoint. It keeps the query of `base_url`, because some gateways expect their api-version there. */
 export function endpointUrl(
   baseUrl: string,
   endpoint: '/chat/completions' | '/models',
@@ -15,8 +17,8 @@ export function endpointUrl(
 }
 
 /**
- * Alternating names and values, as undici expects. Headers from the settings replace default ones. Throws if the key contains
- * characters that a header must not.
+ * Returns alternating names and values, which undici expects. Headers from the settings replace default ones. Throws if the key
+ * contains characters that are not valid in a header.
  */
 export function requestHeaders(
   upstream: string,
@@ -37,7 +39,7 @@ export function requestHeaders(
   return [...all].flat()
 }
 
-/** The certificates to trust, as TLS options; absent if those of the system suffice. */
+/** The TLS options with the certificates to trust; empty if the default ones suffice. */
 export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
   return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
 }

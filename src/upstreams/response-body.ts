@@ -1,20 +1,20 @@
 /**
- * Collects a response body that arrives in several pieces, and limits the memory of large bodies. Nearly every answer arrives in
- * one piece, which openai-client.ts uses directly.
+ * Collects a response body that arrives in several pieces, and limits the memory of large bodies. Nearly every answer arrives
+ * in one piece, for which `Call` needs no `ResponseBody`.
  */
 import { isMarkedAsUntransferable } from 'node:worker_threads'
 import type { Dispatcher } from 'undici'
 import { Stop } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 
-/** Beyond this size, an answer needs a slot for large answers before more of it is read. */
+/** After this many bytes, a response is paused until it has a slot for large answers. */
 export const LARGE_ANSWER_BYTES = 64 * 1024
 const SMALL_PIECE_BYTES = 2 * 1024
 const BLOCK_BYTES = 16 * 1024
 
 /**
- * Collects pieces. They are not concatenated as they arrive, because a body that turns out too large would have cost twice its
- * size. Very small pieces share a block, because a buffer costs more memory than its bytes.
+ * Collects pieces without concatenating them: a body that turns out to be too large would briefly need twice its size. Very
+ * small pieces share a block, because a buffer costs more memory than its bytes.
  */
 export class ResponseBody {
   readonly #pieces: Buffer[]
@@ -50,8 +50,8 @@ export class ResponseBody {
   }
 
   /**
-   * Frees the memory of the pieces at once and ends the body, because V8 collects dropped buffers only after 64 MB of them. Does
-   * not free the memory of the last piece, which may contain more that the connection has yet to parse.
+   * Ends the body and frees its memory at once, because V8 collects dropped buffers only after 64 MB of them. Does not free the
+   * memory of the last received piece, which may contain data that the connection has yet to parse.
    */
   discard(): void {
     for (const { buffer } of this.#pieces) {
@@ -61,7 +61,7 @@ export class ResponseBody {
   }
 }
 
-/** Does nothing for memory that other buffers share, such as that of small buffers. */
+/** Does nothing for memory that several buffers share, such as that of small buffers. */
 function free(buffer: ArrayBufferLike): void {
   if (!(buffer instanceof ArrayBuffer) || buffer.detached || isMarkedAsUntransferable(buffer)) return
   buffer.transfer(0)
@@ -70,7 +70,7 @@ function free(buffer: ArrayBufferLike): void {
 /** All accounts have the same weight, because a slot is held only while an answer arrives. */
 const WEIGHT = 1
 
-/** The slot of one large answer, whose response is paused until the slot is acquired. */
+/** The slot of one large answer. Its response is paused until the slot is acquired. */
 export class LargeAnswerSlot {
   readonly #slots: FairSlots
   readonly #account: string

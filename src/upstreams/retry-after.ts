@@ -1,19 +1,19 @@
 /**
- * How long a request pauses before it tries its targets again: exponential backoff with jitter, at least the model server's
- * Retry-After, within bounds.
+ * How long a request pauses before it tries its targets again: exponential backoff with jitter, and at least the model server's
+ * Retry-After within bounds.
  */
 import { isObject } from '../json-object.ts'
 import type { UpstreamError } from './model-server.ts'
 
-/** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR. */
+/** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR with each round. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
-/** Pauses are up to this fraction shorter or longer, so that jobs that failed together do not retry together. */
+/** Pauses are longer or shorter by up to this fraction, so that jobs that failed together do not retry together. */
 export const JITTER = 0.25
-/** No request waits longer than this for a Retry-After: a run has a deadline, and the last try may succeed. */
+/** The longest Retry-After that is respected. A run has a deadline, and an earlier try may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000
 
-/** The delay that Retry-After asks for, in milliseconds from now; null if it is absent or malformed. */
+/** The server's Retry-After in milliseconds from now; null if it is absent or malformed. */
 export function readRetryAfter(
   headers: { readonly [name: string]: string | string[] | undefined },
   nowMs: number,
@@ -29,7 +29,7 @@ export function readRetryAfter(
 
 const RETRY_INFO = /^(\d+(?:\.\d+)?)s$/
 
-/** The delay in the `details` of Google's errors, which have no header, in milliseconds; null if there is none. */
+/** The delay in the `details` of an error in milliseconds; null if there is none. Google sends it instead of a header. */
 export function readRetryDelay(details: unknown): number | null {
   if (!Array.isArray(details)) return null
   for (const detail of details) {
@@ -39,13 +39,13 @@ export function readRetryDelay(details: unknown): number | null {
   return null
 }
 
-/** The delay that a failed call asks for, within bounds; null if it does not ask for one. */
+/** The Retry-After of a failed call within bounds, in milliseconds; null if it has none. */
 export function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
   return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
 }
 
 /**
- * The pause after a round in which all targets failed.
+ * The pause after a round in which all targets failed, in milliseconds.
  * @param random from 0 up to but not including 1
  */
 export function roundPauseMs(round: number, retryAfterMs: number, random: number): number {

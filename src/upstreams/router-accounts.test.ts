@@ -1,4 +1,4 @@
-/** What one account's failing calls do to others. */
+/** How the failing calls of one account affect other accounts. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -11,6 +11,7 @@ import {
   type RouterSetup,
   startRouter,
 } from '../../test/support/router-setup.ts'
+import { MAX_TRIES } from './call-target.ts'
 import { FAILED_JOBS_TO_OPEN, FIRST_CHECK_MS } from './circuit-breaker.ts'
 import { ROUNDS } from './router.ts'
 
@@ -25,13 +26,13 @@ const withContent = (account: string, jobId: string) => {
 const ask = ({ router }: RouterSetup, account: string, jobId = account) =>
   router.ask(withContent(account, jobId), never)
 
-/** The server answers the jobs of that account with that reply, and those of others as usual. */
+/** A server that answers the jobs of the account with this reply, and others as usual. */
 const failingFor =
   (account: string, answer: Reply): Script =>
   (request) =>
     !isModelList(request) && request.body.messages[0]?.content === account ? answer : undefined
 
-/** So many jobs of the account that it has to wait. */
+/** Runs so many failing jobs of the account that the account must wait. */
 async function failJobs({ router }: RouterSetup, account: string, count = FAILED_JOBS_TO_OPEN) {
   for (let n = 0; n < count; n++) void router.ask(withContent(account, `${account} ${n}`), never)
   while (limitOf(router, account)?.allowance !== 0) await setImmediate()
@@ -145,6 +146,23 @@ describe('the room of a route', () => {
     a.script = () => undefined
     a.release()
     await Promise.all(asked)
+  })
+
+  it('is none while jobs that call one at a time hold half of the slots of the node', async (t) => {
+    const setup = await startRouter(t, { a: () => reply.stall(), isPatient: true, slots: 8 })
+    const { router, a } = setup
+    const asked: Promise<unknown>[] = []
+    const rooms: number[] = []
+    for (let n = 0; n < 6; n++) {
+      asked.push(router.ask(modelRequest('one', { jobId: `job ${n}`, tries: MAX_TRIES - 1 }), never))
+      await a.received(1)
+      rooms.push(router.room('a/m'))
+    }
+    assert.deepEqual(rooms, [17, 17, 17, 17, 0, 0])
+    a.script = () => undefined
+    a.release()
+    await Promise.all(asked)
+    assert.equal(router.room('a/m'), 18)
   })
 })
 

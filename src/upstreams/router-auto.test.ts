@@ -1,4 +1,4 @@
-/** `gpt-auto`: the first candidate that the tier allows and that fits the input, then the next if it fails. */
+/** `gpt-auto`: the first candidate that the tier allows and that fits the input answers; if it fails, the next one does. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

@@ -17,11 +17,11 @@ import { ROUNDS } from './router.ts'
 const askAll = ({ router }: RouterSetup, model: string, count: number) =>
   Array.from({ length: count }, (_, n) => router.ask(modelRequest(model, { jobId: `job ${n}` }), never))
 
-/** So many jobs that their failures at target a/m make it unavailable; the next target answers them. */
+/** Runs so many jobs that their failures make target a/m unavailable. The next target answers them. */
 const openBreaker = (setup: RouterSetup, model: string) =>
   Promise.all(askAll(setup, model, FAILED_JOBS_TO_OPEN))
 
-/** Target a/m responds to its next check. */
+/** Makes target a/m respond to its next check. */
 async function passCheck({ router, clock, a }: RouterSetup) {
   a.script = () => undefined
   const changed = new Promise<void>((resolve) => router.watch(resolve))
@@ -143,7 +143,7 @@ describe('the circuit breaker', () => {
     await a.received(FAILED_JOBS_TO_OPEN)
     a.release()
     await Promise.all(first)
-    // All slots at a are held by requests that have no other target.
+    // Requests that have no other target hold all slots at upstream a.
     const alone = askAll(setup, 'one', FAILED_JOBS_TO_OPEN)
     await a.received(2 * FAILED_JOBS_TO_OPEN)
     assert.equal((await router.ask(modelRequest('two'), never)).target, 'b/n')

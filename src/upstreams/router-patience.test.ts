@@ -1,4 +1,4 @@
-/** A router whose requests wait for model servers instead of failing. */
+/** A router with patience: its requests wait for model servers instead of failing. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { isModelList, reply } from '../../test/model-server.ts'
@@ -21,7 +21,7 @@ const startPatient = (t: TestContext, options: Parameters<typeof startRouter>[1]
 const ask = ({ router }: RouterSetup, jobId: string, model = 'one', tries = 0) =>
   router.ask(modelRequest(model, { jobId, tries }), never)
 
-/** So many jobs at once that their failures make target a/m unavailable. */
+/** Runs so many jobs at once that their failures make target a/m unavailable. */
 async function failJobs(setup: RouterSetup, model = 'one') {
   const jobs = Array.from({ length: FAILED_JOBS_TO_OPEN }, (_, n) => ask(setup, `job ${n}`, model))
   await setup.a.received(FAILED_JOBS_TO_OPEN)
@@ -29,7 +29,7 @@ async function failJobs(setup: RouterSetup, model = 'one') {
   return Promise.all(jobs)
 }
 
-/** For the only account that calls. */
+/** The limit of the only account that calls. */
 const limitOf = ({ router }: RouterSetup) => router.limitedAccounts.get('a/m')?.get('acme')
 
 describe('a patient router', () => {
@@ -154,7 +154,7 @@ describe('a patient router', () => {
     assert.equal(router.limited.get('a/m')?.allowance, 1)
     assert.equal((await ask(setup, 'trial')).reply.kind, 'answer')
     assert.equal(router.limited.size, 0)
-    // A job that waits for several targets learns when one of them last became available.
+    // If a job waits for several targets, `availableSinceMs` is the last time at which one of them became available.
     const availableMs = clock.nowMs()
     clock.advance(1000)
     for (const server of [a, setup.b]) server.script = failing

@@ -273,7 +273,7 @@ describe('rounds', () => {
         a: (_request, index) => (index === 0 ? reply.status(429, { headers }) : undefined),
       })
       const asked = router.ask(modelRequest('one'), never)
-      // The next check of the target is due after exactly that time.
+      // The next check of the target is due after exactly `least` milliseconds.
       const wait = await clock.timerSet((ms) => isPause(ms) && ms !== least)
       assert.ok(wait >= least && wait <= least * (1 + JITTER), String(wait))
       clock.advance(wait - 1)

@@ -1,12 +1,12 @@
 /**
- * Chooses the model server for a request: tries the model's targets in order, skips those with an open circuit breaker, and if
- * all have failed, pauses and tries again, up to ROUNDS times. After an error that another call may avoid (failure-kinds.ts), it
- * tries the next target. An answer, a refusal or any other error ends the request, because another call would cost money and not
- * change the result.
+ * Chooses the model server for a request: tries the model's targets in order and skips those with an open circuit breaker.
+ * After an error that another call may avoid (failure-kinds.ts), it tries the next target. If all have failed, it pauses and
+ * tries all again, up to ROUNDS times. An answer, a refusal or any other error ends the request, because another call would
+ * cost money and not change the result.
  *
  * Errors that are not the job's fault do not fail it: once its targets are unavailable to its account (target-health.ts), the
- * request ends with a `wait`, and the queue repeats it when a target responds. Without patience there is no `wait`: unavailable
- * targets are called anyway, and the last error is the result.
+ * request ends with a `wait`, and the queue repeats it when a target responds. Without patience (`jobs.patience_seconds` is 0),
+ * there is no `wait`: unavailable targets are called anyway, and the last error is the result.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -42,7 +42,7 @@ import {
   upstreamStates,
 } from './routing-table.ts'
 
-/** How many times each target may be called for one request, with pauses of about 0.5 and 2 s between. */
+/** How many times each target may be called for one request. The pauses in between are about 0.5 and 2 s. */
 export const ROUNDS = 3
 
 export interface RouterOptions extends CallListener {
@@ -54,11 +54,14 @@ export interface RouterOptions extends CallListener {
   readonly random: () => number
   /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
   readonly isPatient?: boolean
-  /** Called with the reason when calls to a target stop succeeding, and with null when one succeeds again. */
+  /** Called with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
-  /** Of the node: at most half of them are for jobs that wait for a rate, so that other routes keep some. Absent for any number. */
+  /**
+   * The number of the node's slots. Once half of them are held by jobs that wait for a rate, a slot or their turn to call
+   * alone, the routes of these jobs get no more, which keeps some for other routes. Absent for any number.
+   */
   readonly slots?: number
-  /** The books of a rate, by the name of an upstream or a target; its own if absent. */
+  /** Returns where the state of a rate is kept, by the name of an upstream or a target; in memory if absent. */
   readonly bookOf?: (name: string) => RateBook
 }
 
@@ -70,7 +73,8 @@ const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
 export class ModelRouter implements Router, Routes {
   readonly #table: RoutingTable
   readonly #isPatient: boolean
-  /** Null after a change, until they are next read. */
+  readonly #slots: number
+  /** Null if they have changed since they were last read. */
   #limits: RouteLimits | null = NO_LIMITS
   #onChange: () => void = () => {}
   readonly #caller: TargetCaller
@@ -81,12 +85,13 @@ export class ModelRouter implements Router, Routes {
   constructor(options: RouterOptions) {
     const { clock, random, isPatient = false } = options
     this.#isPatient = isPatient
+    this.#slots = options.slots ?? Number.POSITIVE_INFINITY
     this.#clock = clock
     this.#random = random
     this.#table = createRoutingTable(options.upstreams, options.models, options.tiers, clock, {
       random,
       onChange: () => {
-        // The queue must not delay jobs that do not wait for model servers.
+        // Without patience, jobs do not wait for model servers, so the queue must not delay them.
         if (!isPatient) return
         this.#limits = null
         this.#onChange()
@@ -96,7 +101,7 @@ export class ModelRouter implements Router, Routes {
     })
     const rates = ratesOf(this.#table.targets)
     for (const rate of rates) {
-      const most = Math.max(1, Math.floor((options.slots ?? Number.POSITIVE_INFINITY) / 2 / rates.size))
+      const most = Math.max(1, Math.floor(this.#slots / 2 / rates.size))
       rate.mostWaiting = Math.min(rate.mostWaiting, most)
     }
     const weightOf = (tier: string) => this.#table.weights.get(tier) ?? LEAST_WEIGHT
@@ -128,7 +133,7 @@ export class ModelRouter implements Router, Routes {
       return resultOf(attempt, { reply: upstreamError({ message }) })
     }
     const { account } = request
-    /** By target: why this request last failed there, and the account's success count when it first did. */
+    /** By target: why this request last failed there, and how many calls of the account had succeeded by then. */
     const failed = new Map<Target, { readonly trouble: Trouble; readonly successes: number }>()
     for (let round = 1; ; round++) {
       let failures = 0
@@ -168,13 +173,14 @@ export class ModelRouter implements Router, Routes {
         for (const [{ health }, { trouble, successes }] of failed) health.giveUp(account, trouble, successes)
       }
       const areAllOpen = targets.every(({ health }) => health.isOpen(account))
-      // Targets that are only suspected are tried again after a pause, so that a short failure costs only that pause.
+      // Targets that are suspect but still available are tried again after a pause. So a short failure costs only that pause.
       if (this.#isPatient && (areAllOpen || round === ROUNDS)) {
         return resultOf(attempt, { wait: waitOf(attempt, key, areAllOpen) })
       }
       if (round === ROUNDS) return resultOf(attempt)
       const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
-      // Waking comes before jobs that are queued: only if this one gets the trial will it show whether it crashes the target.
+      // A check that is answered ends this pause before queued jobs start: only if this job gets the trial will it show whether
+      // it crashes the target.
       const wakers = failures === 0 && this.#isKeptAtFirst(attempt) ? targets[0]?.health.wakers : undefined
       if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal, wakers))) {
         return stopped(attempt)
@@ -191,11 +197,12 @@ export class ModelRouter implements Router, Routes {
   }
 
   room(route: string): number {
-    const targets = this.#table.candidates.get(route)?.targets ?? []
-    // Jobs that do not wait must fail soon if a server answers nothing, even if it gets few calls at once.
+    const { targets, waiting } = this.#table.candidates.get(route) ?? NO_CANDIDATES
+    // Without patience, jobs must fail soon if no server answers, even if the servers handle few calls at once.
     const mustFail = !this.#isPatient && targets.every(({ health }) => health.reported !== null)
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     if (target === undefined) return Number.POSITIVE_INFINITY
+    if (!mustFail && waiting.size > 0 && this.#waiting >= this.#slots / 2) return 0
     const free = mustFail ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
     return target.rates === null ? free : Math.min(free, ...target.rates.rates.map(({ room }) => room))
   }
@@ -217,12 +224,15 @@ export class ModelRouter implements Router, Routes {
     return [...this.#table.candidates.values()].map(({ key, waiting }) => ({ route: key, jobIds: waiting }))
   }
 
-  /** The load and health of each upstream, for the health view. */
+  /** The load and health of each upstream, for the operators' health view. */
   state(): readonly UpstreamState[] {
     return upstreamStates(this.#table)
   }
 
-  /** Ends the requests that wait for a rate, and those that would have to, with a `wait`: the node stops, and others continue with them. */
+  /**
+   * Ends the requests that wait for a rate, and later ones that would have to, with a `wait`. The node stops, so other nodes
+   * continue with them.
+   */
   leaveRates(): void {
     for (const rate of ratesOf(this.#table.targets)) rate.close()
   }
@@ -232,7 +242,7 @@ export class ModelRouter implements Router, Routes {
     await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
-  /** The request's targets in the order to try them; empty if the model is not configured. */
+  /** The candidates of a request; without targets if the model is not configured. */
   #candidatesOf({ model, tier, inputTokens }: RoutedJob): Candidates {
     const route = this.#table.routes.get(model)
     if (route?.kind === 'fixed') return route.candidates
@@ -242,24 +252,31 @@ export class ModelRouter implements Router, Routes {
     return NO_CANDIDATES
   }
 
+  /** How many jobs of all routes wait on this node. */
+  get #waiting(): number {
+    return this.waitingJobs().reduce((sum, { jobIds }) => sum + jobIds.size, 0)
+  }
+
   get #currentLimits(): RouteLimits {
     this.#limits ??= routeLimits(this.#table.candidates.values())
     return this.#limits
   }
 
-  /** An isolated job must not crash further targets. */
+  /** Whether the job may call only its first target for now, because it must not crash others. */
   #isKeptAtFirst({ breaks }: RoutingAttempt): boolean {
     return isIsolated(breaks) && this.#clock.nowMs() - breaks.lastMs < FIRST_TARGET_ONLY_MS
   }
 }
 
-/** The targets in order; if none is available, the one that may be called soonest comes first, for example after Retry-After. */
+/**
+ * The targets in order. If none is available, the one that may be called soonest comes first, for example after Retry-After.
+ */
 function soonestFirst(targets: readonly Target[], account: string): readonly Target[] {
   if (!targets.every(({ health }) => health.isOpen(account))) return targets
   return targets.toSorted((a, b) => a.health.untilCheckMs(account) - b.health.untilCheckMs(account))
 }
 
-/** Whether a failure counts against the job, which already has this many counted tries. */
+/** Whether a failure counts against the job. */
 function isOfJob(kind: FailureKind, { health }: Target, { request, tries }: RoutingAttempt): boolean {
   const { account, jobId } = request
   switch (kind) {
@@ -305,7 +322,7 @@ function crashMessage({ breaks }: RoutingAttempt, message: string): string {
   return `${message} It broke during ${breaks.seen} calls for this job, the last time while no other call was in progress, so the job may be what crashes the model server.`
 }
 
-/** The result when our own signal ends the request between two calls. It quotes the last error as a possible explanation. */
+/** The result if the signal ends the request between two calls. It quotes the last error as a possible explanation. */
 function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const failed = last.kind === 'error' && calls.length > 0
   const before = failed ? ` The last error before that: ${last.message}` : ''

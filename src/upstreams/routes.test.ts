@@ -18,7 +18,7 @@ function start() {
     return { name, health } as Target
   }
   const [first, second] = [target('a/m'), target('b/n')]
-  /** The target becomes unavailable to the account. */
+  /** Makes the target unavailable to the account. */
   const fail = ({ name, health }: Target, account = 'acme'): void => {
     const trouble: Trouble = { kind: 'failing', status: 500, message: name }
     health.began(account, 'job')

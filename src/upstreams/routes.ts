@@ -1,30 +1,32 @@
 /**
- * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of its jobs can
- * start, and for which routes and accounts jobs wait. Claims skip such jobs without reading them.
+ * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the route's
+ * jobs can start, and for which routes and accounts jobs must wait. Claims skip jobs that must wait, without reading them.
  */
 import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './routing-table.ts'
 
 export interface Routes extends RouteLimits {
-  /** The key of the targets that the job may be sent to, in order; empty if none is configured. */
+  /** The key of the targets that the job may be sent to; empty if none is configured. It lists their names in order. */
   routeOf(job: RoutedJob): string
   /**
-   * How many more jobs of the route can start now. That is the number of free slots at the upstream of the first target that can
-   * be called, plus an eighth of its limit (at least 1), less the calls that wait there, within what may wait for its rates. May
-   * be negative. Infinity for an unknown route, and without patience while no target answers, because a run's time limit then
-   * includes the wait for a slot.
+   * How many more jobs of the route can start now. That is the number of free slots at the upstream of the first target that
+   * can be called, plus an eighth of its limit (at least 1), less the calls that wait there. It is at most the number of calls
+   * that may wait for its rates. It may be negative.
+   *
+   * 0 while jobs of the route wait and waiting jobs hold half of the node's slots. Infinity for an unknown route. Infinity also
+   * without patience while no target answers, because a run's time limit then includes the wait for a slot.
    */
   room(route: string): number
-  /** Whether jobs of the route may have to wait for a rate. They wait in the queue even if a caller waits for them. */
+  /** Whether jobs of the route may have to wait for a rate. If so, they wait in the queue, even if a caller waits for them. */
   isRated(route: string): boolean
   /**
-   * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another can
-   * start. Only one listener of each is kept.
+   * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another
+   * one can start. Only the last listeners are called.
    */
   watch(onChange: () => void, onRoom?: () => void): void
 }
 
-/** Jobs of a route that wait on this node for a slot or a rate. */
+/** The jobs of a route that wait on this node for a slot or a rate. */
 export interface WaitingJobs {
   readonly route: string
   readonly jobIds: ReadonlySet<string>
@@ -38,21 +40,21 @@ export interface RoutedJob {
 }
 
 export interface RouteLimits {
-  /** The routes without an available target, for all accounts. Replaced at each change; usually empty. */
+  /** The routes without an available target, for all accounts. The map is replaced at each change and usually empty. */
   readonly limited: ReadonlyMap<string, RouteLimit>
   /**
-   * By route and account: accounts whose calls fail at each target that is available to others. Replaced at each change; usually
-   * empty. Routes in `limited` may have entries, too.
+   * By route: the accounts whose calls fail at each target that is available to others. The map is replaced at each change and
+   * usually empty. Routes in `limited` may have entries, too.
    */
   readonly limitedAccounts: ReadonlyMap<string, ReadonlyMap<string, RouteLimit>>
 }
 
 export interface RouteLimit {
-  /** How many of its jobs may start: a few during a trial, 0 while no target responds. */
+  /** How many jobs may start: a few during a trial, 0 while no target responds. */
   readonly allowance: number
   /** The jobs that failed last, which are started only if there are no others. */
   readonly failedJobs: readonly string[]
-  /** When calls to its targets started to fail, Unix time in milliseconds; null if one has succeeded since. */
+  /** Since when no target is available, Unix time in milliseconds; null if one is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: Trouble | null
 }
@@ -77,8 +79,8 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
 }
 
 /**
- * Returns null if one of the targets can be called without a limit.
- * @param account null for all accounts. With an account, also returns null if it can call one of the targets as others can
+ * Returns null if one of the targets can be called without a limit, or if the account can call one of them like other accounts.
+ * @param account null for the limit of all accounts
  */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
@@ -100,7 +102,7 @@ function limitOf(targets: readonly Target[], account: string | null): RouteLimit
 }
 
 /**
- * Returns since when no target has answered, and why the last of the failing targets fails. If a target answers, the time is null.
+ * Returns since when no target is available (null if one is), and the reason of the last failing target.
  * @param account null for all accounts
  */
 export function unavailability(
@@ -115,7 +117,7 @@ export function unavailability(
   return { unavailableSinceMs: latest(since), trouble: trouble.findLast((one) => one !== null) ?? null }
 }
 
-/** The latest of the times; null if one of them is null. */
+/** The latest of the times; null if any of them is null. */
 function latest(times: readonly (number | null)[]): number | null {
   const known = times.filter((time) => time !== null)
   return known.length < times.length ? null : Math.max(...known)

@@ -1,6 +1,6 @@
 /**
- * The routing table: the targets of each public model name, in the order to try them. It is built once from the settings, so
- * routing a request is a lookup. It also contains what the dashboard and metrics show.
+ * The routing table: the targets of each public model name, in the order in which to try them. It is built once from the
+ * settings, so routing a request is a lookup. It also describes the upstreams' state for the dashboard and metrics.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -18,11 +18,13 @@ import { type RateLimits, type TargetRates, targetRates } from './target-rates.t
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
-  /** The number of slots, which adapts. */
+  /** The number of slots, which changes with the results of calls. */
   readonly limits: ConcurrencyLimit
+  /** Before `untilMs` (steady clock), no isolated job may delay the others (breaks.ts). */
+  readonly rest: { untilMs: number }
 }
 
-/** A model on an upstream. Public models with the same target share its health. */
+/** A model on an upstream. Public models with the same target share the target's health. */
 export interface Target {
   /** `upstream/model`. */
   readonly name: string
@@ -30,31 +32,34 @@ export interface Target {
   readonly model: string
   readonly health: TargetHealth
   readonly breaks: TargetBreaks
-  /** One slot for jobs whose next failure may be their last, so that only the job to blame fails. */
+  /**
+   * One slot for jobs that must call the target one at a time, so that only the job to blame fails (`takesTurns` in
+   * call-target.ts).
+   */
   readonly alone: FairSlots
   /** Null if neither the target nor its upstream has a rate. */
   readonly rates: TargetRates | null
 }
 
-/** The targets that a job may be sent to, in the order to try them. */
+/** The targets that a job may be sent to, in the order in which to try them. */
 export interface Candidates {
-  /** Identifies the targets to the queue by their names, in order. */
+  /** The names of the targets in order. The queue identifies routes by this key. */
   readonly key: string
   readonly targets: readonly Target[]
-  /** The jobs that wait on this node for a rate or a slot of a target. */
+  /** The jobs that wait on this node for a rate, a slot or their turn at a target. */
   readonly waiting: Set<string>
 }
 
-/** The candidates for inputs of up to `upToTokens` that are larger than the previous range. */
+/** The candidates for inputs of up to `upToTokens` tokens that are too large for the previous range. */
 interface SizeRange {
   readonly upToTokens: number
   readonly candidates: Candidates
 }
 
-/** The targets of one public model, for every tier or, for `gpt-auto`, by tier and size of the input. */
+/** The targets of one public model. For `gpt-auto`, they depend on the tier and the size of the input. */
 export type Route =
   | { readonly kind: 'fixed'; readonly candidates: Candidates }
-  /** Ranges in ascending order; the last one has no upper bound. */
+  /** Ranges in ascending order. The last one has no upper bound. */
   | { readonly kind: 'auto'; readonly byTier: ReadonlyMap<string, readonly SizeRange[]> }
 
 export interface RoutingTable {
@@ -72,7 +77,7 @@ export interface UpstreamOptions {
   readonly maxConcurrency: number
   /** The initial limit; if absent or null, the limit is always `maxConcurrency`. */
   readonly startConcurrency?: number | null
-  /** The limits of all calls per minute; absent for none. */
+  /** The limits of all calls per minute; absent for no limit. */
   readonly rate?: RateLimits
 }
 
@@ -87,11 +92,11 @@ interface Candidate {
 
 export interface HealthOptions {
   readonly random: () => number
-  /** Called when a target may be called more, or less, than before. */
+  /** Called when more or fewer calls of a target may start than before. */
   readonly onChange: () => void
-  /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
+  /** Called with the reason when calls of the target no longer succeed, and with null when one succeeds again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
-  /** Creates the state of a rate. */
+  /** Returns where the state of a rate is kept, by the name of its upstream or target. */
   readonly bookOf?: (name: string) => RateBook
 }
 
@@ -106,7 +111,7 @@ export function createRoutingTable(
   const upstreams = new Map<string, Upstream>()
   for (const [name, { server, maxConcurrency, startConcurrency = null }] of upstreamOptions) {
     const limits = new ConcurrencyLimit(maxConcurrency, startConcurrency)
-    upstreams.set(name, { server, limits, slots: new FairSlots(limits) })
+    upstreams.set(name, { server, limits, slots: new FairSlots(limits), rest: { untilMs: 0 } })
   }
   const ratesOfTarget = targetRates(
     upstreamOptions,
@@ -133,10 +138,14 @@ export function createRoutingTable(
         changed: onChange,
         reported: (trouble) => onReport(target, trouble),
       }),
-      breaks: new TargetBreaks(clock, (isHeld) => {
-        upstream.limits.block(isHeld)
-        upstream.slots.limitChanged()
-      }),
+      breaks: new TargetBreaks(
+        clock,
+        (isHeld) => {
+          upstream.limits.block(isHeld)
+          upstream.slots.limitChanged()
+        },
+        upstream.rest,
+      ),
       alone: new FairSlots({ limit: 1, reserve: 0 }),
       rates: ratesOfTarget(upstreamName, model),
     }
@@ -191,8 +200,8 @@ function autoRanges(
 }
 
 /**
- * First the candidates for inputs of this size, in the configured order, then the others, largest first: an answer from a model
- * for smaller inputs is better than none.
+ * First the candidates that accept inputs of this size, in the configured order, then the others, largest first: an answer of a
+ * model for smaller inputs is better than none.
  */
 function targetsByFit(candidates: readonly Candidate[], inputTokens: number): readonly Target[] {
   const fitting = candidates.filter(({ upToTokens }) => upToTokens >= inputTokens)
@@ -201,17 +210,17 @@ function targetsByFit(candidates: readonly Candidate[], inputTokens: number): re
   return [...new Set(inOrder.flatMap(({ targets }) => targets))]
 }
 
-/** An upstream as the health view shows it. */
+/** The state of an upstream for the operators' health view. */
 export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
-  /** How many jobs of this node wait for a rate; null if there is no rate. */
+  /** How many jobs of this node wait for a rate; null if the upstream and its targets have none. */
   readonly waitingForRate: number | null
   /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
-  /** When the first of its targets is checked next (wall clock); null unless all are unavailable. */
+  /** When the first of its targets is checked next (Unix time); null unless all of them are unavailable. */
   readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
@@ -219,13 +228,13 @@ export interface UpstreamState {
 export interface TargetState {
   readonly model: string
   readonly consecutiveFailures: number
-  /** When it is checked next (wall clock); null unless it is unavailable. */
+  /** When the target is checked next (Unix time); null unless it is unavailable. */
   readonly openUntilMs: number | null
-  /** What its chat template rejects; null if nothing is known. */
+  /** What the chat template of the model rejects; null if nothing is known. */
   readonly learnedRoles: LearnedRoles | null
-  /** Null while calls succeed; otherwise when they started to fail (wall clock), and why. */
+  /** Null while calls succeed; otherwise when they started to fail (Unix time), and why. */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
-  /** How many accounts cannot call it freely because their own calls failed. */
+  /** How many accounts cannot call the target freely, because their own calls failed. */
   readonly limitedAccounts: number
 }
 
@@ -261,7 +270,10 @@ export function ratesOf(targets: readonly Target[]): ReadonlySet<Rate> {
   return new Set(targets.flatMap(({ rates }) => rates?.rates ?? []))
 }
 
-/** A target that passes its checks is not shown as unavailable for longer if no job tries it: then no job waits. */
+/**
+ * If a target passes its checks but no job tries it for this long, it is no longer shown as unavailable, because no job waits
+ * for it.
+ */
 const MOST_UNTRIED_MS = 60_000
 
 function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {

@@ -2,10 +2,9 @@
  * A model server without a network, so that you can see every state of a job within a minute. Its answers state that they are
  * simulated.
  *
- * It follows directives in a user message. When several messages have directives, the last one counts:
- * `[[delay 2s]]` (or `[[delay 200ms]]`) answers later; `[[fail model_error]]`, `[[fail content_policy_violation]]` and
- * `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON, and `[[bad-json once]]` only until the conversation
- * shows that answer.
+ * It follows directives in the last user message that has any: `[[delay 2s]]` (or `[[delay 200ms]]`) delays the reply; `[[fail
+ * model_error]]`, `[[fail content_policy_violation]]` and `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON,
+ * and `[[bad-json once]]` only until the conversation contains that answer.
  */
 
 import { makeExample, readSchema } from 'parley-json-schema'
@@ -16,12 +15,14 @@ import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount 
 import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
-/** The longest delay: enough to see a wait time out (at most 120 s), short enough to see the job finish. */
+/**
+ * The longest delay. It is long enough to see a wait time out (after at most 120 s), and short enough to see the job finish.
+ */
 export const MAX_DELAY_MS = 180_000
-/** How much of the user's message the answer repeats. */
+/** How many characters of the user's message the answer repeats. */
 export const ECHOED_CHARACTERS = 2_000
 
-/** The answer to `[[bad-json]]`. It contains no directive, so that a repair request can quote it. */
+/** The answer to `[[bad-json]]`. It contains no directive, because a repair request quotes it. */
 export const BAD_JSON =
   'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 
@@ -69,7 +70,7 @@ export class Simulator implements ModelServer {
       : failure(directives.fail, input)
   }
 
-  /** Ends early if the signal stops it or the simulator closes. */
+  /** Resolves after the delay, or earlier if the signal stops it or the simulator closes. */
   async #delay(ms: number, signal: StopSignal): Promise<void> {
     const either = new Stop()
     const listener = { onStop: () => either.now('release') }
@@ -104,17 +105,17 @@ function directivesOf(messages: readonly Message[]): Directives {
   return { delayMs: Math.min(delayMs, MAX_DELAY_MS), fail, badJson }
 }
 
-/** Created for each use, because a global expression remembers where it stopped. */
+/** Creates a new expression for each use, because a global expression remembers where it stopped. */
 function directive(): RegExp {
   return /\[\[(?:delay (\d{1,9}(?:\.\d{1,9})?)(ms|s)|fail (model_error|content_policy_violation|timeout)|(bad-json)( once)?)\]\]/g
 }
 
-/** A repair request shows the model its own answer. */
+/** Whether the message contains the simulator's invalid answer, as a repair request does. */
 function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
 
-/** Never retryable, because a caller that requests a failure wants to see it once, not three times. */
+/** The failures are not retryable, because a caller that requests one wants to see it once, not three times. */
 function failure(code: NonNullable<Directives['fail']>, input: number): Reply {
   switch (code) {
     case 'model_error':
@@ -173,7 +174,7 @@ function tokensOf(messages: readonly Message[]): number {
   return messages.reduce((sum, message) => sum + 4 + tokensIn(message.content), 0)
 }
 
-/** About four characters per token, as in English text. */
+/** Counts about four characters per token, like English text. */
 function tokensIn(text: string): number {
   return Math.ceil(text.length / 4)
 }

@@ -1,4 +1,4 @@
-/** For whom a target is unavailable, from the calls of several accounts. */
+/** To whom a target is unavailable after calls of several accounts. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -10,8 +10,9 @@ const FAILING: Trouble = { kind: 'failing', status: 500, message: 'internal erro
 const REFUSED: Trouble = { kind: 'unreachable', status: null, message: 'ECONNREFUSED' }
 
 /**
- * Each step is one or two words and an account: `5 fail a` (five jobs), `fail a` (one), `refused a`, `retry a` (Retry-After of 30 s),
- * `succeed a`, `give up a`, `check ok`, `check fails`, `3 s`.
+ * Plays steps and returns what follows from them. Each step is one or two words and an account: `5 fail a` (five jobs fail),
+ * `fail a` (one), `refused a`, `retry a` (Retry-After of 30 s), `succeed a`, `give up a`, `check ok`, `check fails`, `3 s`
+ * (time passes).
  */
 function play(steps: string) {
   const clock = new FakeClock()
@@ -64,10 +65,10 @@ describe('a target', () => {
     ['5 fail a, 5 fail b', 'all'],
     ['5 fail a, 4 fail b', 'a'],
     ['5 fail a, fail b, give up b', 'all'],
-    // Others are answered between the failures of the second account: these are its own.
+    // Other accounts are answered between the failures of the second account, so these are its own fault.
     ['5 fail a, 4 fail b, succeed c, fail b', 'a b'],
     ['5 fail a, succeed c, 5 fail b', 'a b'],
-    // An outage that begins while the calls of an account fail anyway: the next account shows it.
+    // An outage begins while the calls of an account fail anyway. The next account whose calls fail shows the outage.
     ['5 fail a, succeed d, 5 fail b, 5 fail c', 'all'],
     ['5 refused a', 'all'],
     ['4 refused a, succeed b, refused a', 'a'],
@@ -76,9 +77,10 @@ describe('a target', () => {
     ['5 fail a, 1 s, check ok, fail a', 'a'],
     ['5 fail a, 1 s, check ok, fail a, 2 s, check ok, succeed a', ''],
     ['5 fail a, 5 fail b, 1 s, check ok', ''],
-    // Retry-After is for the account that got it, although all wait.
+    // Retry-After concerns the account that got it, even while all accounts wait.
     ['5 fail a, 5 fail b, retry c, 1 s, check ok', 'c'],
-    // A trial that fails keeps the target closed for all, and its account waits for its own trial after the next check.
+    // A failed trial keeps the target closed for all accounts. The account of the trial waits for its own trial after the next
+    // check.
     ['5 fail a, 5 fail b, 1 s, check ok, fail c', 'all'],
     ['5 fail a, 5 fail b, 1 s, check ok, succeed c', ''],
   ] as const) {

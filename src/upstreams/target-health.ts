@@ -1,6 +1,6 @@
 /**
- * The health of a target, from the results of calls by account: a target can fail the calls of one account because of what
- * that account sends, and then only that account waits for it.
+ * The health of a target, from the results of calls by account. A target can fail the calls of one account because of what that
+ * account sends; then only that account waits for the target.
  *
  * | what happens | who waits |
  * |---|---|
@@ -9,8 +9,8 @@
  * | the same for a second account, and no call succeeded since the other's last failure and while its own jobs failed | all |
  * | `GET /models` fails while an account waits | all |
  *
- * While all wait, one check serves all of them. The trial that follows may be any account's; one whose trial fails gets the next
- * one only after the others. While no call fails, nothing is kept about accounts.
+ * While all wait, one check serves all of them, and any account's job can be the trial that follows. If the trial fails, its
+ * account must also wait for a trial of its own. While no call fails, nothing is stored about accounts.
  */
 import type { Clock } from '../clock.ts'
 import { CircuitBreaker, dropOldest, REMEMBERED } from './circuit-breaker.ts'
@@ -19,7 +19,7 @@ import type { Trouble } from './model-server.ts'
 /** How many accounts with failures a target remembers; the oldest are dropped. */
 export const MAX_ACCOUNTS = 256
 
-/** The result of a call. `ignored`: this side aborted it. */
+/** The result of a call. `ignored`: Parley aborted the call, so it shows nothing about the target. */
 export type CallResult =
   | { readonly kind: 'success' }
   | { readonly kind: 'ignored' }
@@ -27,27 +27,29 @@ export type CallResult =
 
 /** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
 class AccountHealth extends CircuitBreaker {
-  /** Not a time: the number of calls of all accounts that had succeeded when a call of this one last failed. */
+  /** The value of `TargetHealth.#successes` when a call of this account last failed. This is a count, not a time. */
   failedAt: number | null = null
-  /** How many of its calls have succeeded. */
+  /** How many calls of the account have succeeded. */
   successes = 0
-  /** By job: how many calls had succeeded at its last failure, and whether one succeeded between its last two failures. */
+  /** By job: how many calls had succeeded at its last failure, and whether a call succeeded between its last two failures. */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
 export interface HealthListener {
-  /** Asks the target for its list of models. Resolves to null if something responds; never rejects. */
+  /** Requests the target's list of models. Resolves to null if something responds; never rejects. */
   check(): Promise<Trouble | null>
-  /** Called when the target may be called more, or less, than before. */
+  /** Called when more or fewer calls may start than before. */
   changed(): void
-  /** Called with the reason when calls stop succeeding, and with null when one succeeds again. */
+  /** Called with the reason when calls no longer succeed, and with null when one succeeds again. */
   reported(trouble: Trouble | null): void
 }
 
 export class TargetHealth {
   /** The circuit breaker for all accounts. */
   readonly all: CircuitBreaker
-  /** Functions that end the pauses of requests that have only this target, when a check was answered. */
+  /**
+   * Functions that end the pauses of isolated jobs, which may call only this target. They are called when a check was answered.
+   */
   readonly wakers = new Set<() => void>()
   readonly #accounts = new Map<string, AccountHealth>()
   readonly #clock: Clock
@@ -72,27 +74,27 @@ export class TargetHealth {
     this.#cancelCheck()
   }
 
-  /** What is known about accounts whose calls have failed. */
+  /** The state of each account whose calls have failed. */
   get accounts(): ReadonlyMap<string, AccountHealth> {
     return this.#accounts
   }
 
-  /** Whether the account must not call now. */
+  /** Whether the account must not call the target now. */
   isOpen(account: string): boolean {
     return this.all.isOpen || this.#accounts.get(account)?.isOpen === true
   }
 
-  /** Whether the target is available to the account, so that a failure shows something new. */
+  /** Whether the target is available to the account. */
   isCallable(account: string): boolean {
     return this.#of(account).every(({ phase }) => phase === 'available')
   }
 
-  /** Milliseconds until the account may be able to call. */
+  /** How long until the account may be able to call, in milliseconds. */
   untilCheckMs(account: string): number {
     return Math.max(...this.#of(account).map(({ untilCheckMs }) => untilCheckMs))
   }
 
-  /** Since when no call of the account has succeeded, Unix time in milliseconds; null if it can be called. */
+  /** Since when no call of the account has succeeded, Unix time in milliseconds; null if the account can call the target. */
   unavailableSinceMs(account: string): number | null {
     const times = this.#of(account).flatMap(({ unavailableSinceMs }) => unavailableSinceMs ?? [])
     return times.length === 0 ? null : Math.min(...times)
@@ -107,7 +109,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.trouble ?? this.all.trouble
   }
 
-  /** Records the start of a job's call. Each call must end once. */
+  /** Records the start of a job's call. Call `ended` once for each. */
   began(account: string, jobId: string): void {
     this.all.began(jobId)
     this.#accounts.get(account)?.began(jobId)
@@ -133,16 +135,16 @@ export class TargetHealth {
   }
 
   /**
-   * Whether another job succeeded between the last two failures of this one, so that it may be the cause. False for a job
-   * whose previous failure this node has not seen.
+   * Whether a call succeeded between the last two failures of this job, so that the job may be the cause. False if this node
+   * has not seen its previous failure.
    */
   succeededBetweenFailuresOf(account: string, jobId: string): boolean {
     return this.#accounts.get(account)?.failures.get(jobId)?.succeededBetween ?? false
   }
 
   /**
-   * Whether no other job of the account has failed since the last success, so that this one may be the cause. If several jobs
-   * fail, the target is more likely the cause.
+   * Whether no other job of the account has failed since the last success, so that this job may be the cause. If several jobs
+   * fail, the target is more likely to be the cause.
    */
   failsAlone(account: string, jobId: string): boolean {
     for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
@@ -151,17 +153,20 @@ export class TargetHealth {
     return true
   }
 
-  /** Forgets the failures of a job that has failed permanently: they show nothing about later jobs. */
+  /** Forgets the failures of a job that has failed permanently, because they show nothing about other jobs. */
   forget(account: string, jobId: string): void {
     this.#accounts.get(account)?.failures.delete(jobId)
   }
 
-  /** How many calls of the account have succeeded since its calls last failed. */
+  /** How many calls of the account have succeeded since the account has had a state; 0 if it has none. */
   successesOf(account: string): number {
     return this.#accounts.get(account)?.successes ?? 0
   }
 
-  /** Call this when all tries of a job have failed: the account waits, unless other calls of it succeeded meanwhile. */
+  /**
+   * Call this when all tries of a job have failed. The account must wait, unless another of its calls has succeeded since the
+   * count was `successesBefore`.
+   */
   giveUp(account: string, trouble: Trouble, successesBefore: number): void {
     const own = this.#accounts.get(account)
     if (own === undefined || own.successes > successesBefore || !this.isCallable(account)) return
@@ -169,7 +174,7 @@ export class TargetHealth {
     this.#considerAll(account, trouble)
   }
 
-  /** How long until the next check is due, in milliseconds; null if none is. */
+  /** How long until the next check, in milliseconds; null if no account waits for one. */
   get nextCheckMs(): number | null {
     const breakers = this.all.phase === 'unavailable' ? [this.all] : [...this.#accounts.values()]
     const waiting = breakers.filter(({ phase }) => phase === 'unavailable')
@@ -191,8 +196,8 @@ export class TargetHealth {
   }
 
   /**
-   * Since when no call has succeeded while at least one account waits: the breaker to report to operators. Null if calls of other
-   * accounts succeed.
+   * The circuit breaker to report to operators: one account waits at least, and no call has succeeded since. Null if calls of
+   * other accounts succeed.
    */
   get reported(): CircuitBreaker | null {
     if (this.all.unavailableSinceMs !== null) return this.all
@@ -202,7 +207,7 @@ export class TargetHealth {
     return null
   }
 
-  /** The circuit breakers that must allow a call of the account. */
+  /** The circuit breakers that must permit a call of the account. */
   #of(account: string): readonly CircuitBreaker[] {
     const own = this.#accounts.get(account)
     return own === undefined ? [this.all] : [own, this.all]
@@ -228,14 +233,14 @@ export class TargetHealth {
       return
     }
     this.all.remember(jobId)
-    // While all accounts wait, failures of earlier calls show nothing about their account, except for Retry-After.
+    // While all accounts wait, failures of earlier calls show nothing about their account, except Retry-After.
     if (this.all.phase !== 'available' && retryAfterMs === null && !own.isTrialOf(jobId)) return
     if (own.failed(jobId, retryAfterMs, trouble) && isQuiet) this.#considerAll(account, trouble)
   }
 
   /**
-   * Decides whether the target fails for all accounts. The calls of this account fail without a success in between. If those of
-   * another one fail, too, the target is the cause, unless a call succeeded after the other's last failure.
+   * Decides whether the target fails for all accounts. Calls of this account failed without a success in between. If another
+   * account also waits, and no call has succeeded since its last failure, the target is the cause.
    */
   #considerAll(account: string, trouble: Trouble): void {
     if (this.all.phase !== 'available') return
@@ -246,7 +251,7 @@ export class TargetHealth {
     if (doOthersWait || trouble.kind === 'unreachable') this.#openForAll(trouble)
   }
 
-  /** Waits for the shortest Retry-After of the waiting accounts, so that no single account can block the others. */
+  /** Respects only the shortest Retry-After of the waiting accounts, so that no account can block the others. */
   #openForAll(trouble: Trouble): void {
     this.all.open(trouble, this.nextCheckMs ?? 0)
   }
@@ -267,7 +272,7 @@ export class TargetHealth {
     this.#listener.changed()
   }
 
-  /** Plans one check for all that wait, when the first of them is due. */
+  /** Plans one check for all breakers that wait, when the first of them is due. */
   #planCheck(): void {
     this.#cancelCheck()
     const inMs = this.nextCheckMs
@@ -277,7 +282,7 @@ export class TargetHealth {
 
   /** Never rejects. */
   async #check(): Promise<void> {
-    // Retry-After may have delayed the check meanwhile.
+    // Retry-After may have delayed the check since it was planned.
     if (this.nextCheckMs === 0) {
       this.#isChecking = true
       const trouble = await this.#listener.check()

@@ -1,39 +1,42 @@
-/** The rates that the settings give to targets: of an upstream, shared by all of its targets, and of a model on it. */
+/**
+ * The rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model on
+ * it.
+ */
 import type { ModelSettings } from '../config/settings.ts'
 import type { ModelRequest, TokenCount } from './model-server.ts'
 import type { Rate } from './rate.ts'
 
-/** The estimates before any answer is known. English has more bytes per token, but few languages have fewer. */
+/** The estimates before the first answer. English has more than three bytes per token, and few languages have fewer. */
 const USUAL_OUTPUT_TOKENS = 1024
 const USUAL_TOKENS_PER_BYTE = 1 / 3
-/** The weight of the latest answer in an average. */
+/** The weight of the latest answer in the averages. */
 const LATEST = 0.1
-/** Estimates are this many average deviations above the average, so that few are too low. */
+/** Estimates are this many average deviations above the average, so that few of them are too low. */
 const DEVIATIONS = 2
 
-/** The rates of a target, and what its requests have used. */
+/** The rates of a target, and what its requests use. */
 export interface TargetRates {
-  /** The target's own rate comes first, then that of its upstream. */
+  /** First the target's own rate, if it has one, then that of its upstream. */
   readonly rates: readonly [Rate, ...Rate[]]
-  /** Whether the limits that the server reports concern the first rate, because only this target uses it. */
+  /** Whether the limits that the server reports concern the first rate, because no other target uses it. */
   readonly isAlone: boolean
   readonly sizes: RequestSizes
 }
 
 /**
- * Learns how many tokens requests use: for each byte of their conversation, and in addition, for the answer and what the chat
+ * Learns how many tokens requests use: per byte of their conversation, and in addition, for the answer and what the chat
  * template adds.
  */
 class RequestSizes {
   readonly #perByte = new Estimate(USUAL_TOKENS_PER_BYTE)
   readonly #more = new Estimate(USUAL_OUTPUT_TOKENS)
 
-  /** The estimated tokens of the input. What was counted is an upper bound, four times as much for most jobs. */
+  /** The estimated tokens of the input. The job's own count is an upper bound, and for most jobs four times too high. */
   inputOf({ inputTokens, prompt }: ModelRequest): number {
     return Math.min(inputTokens, Math.ceil(Buffer.byteLength(prompt.messagesJson) * this.#perByte.high))
   }
 
-  /** The estimated tokens that are not of the input. */
+  /** The estimated tokens in addition to the input. */
   get more(): number {
     return Math.ceil(this.#more.high)
   }
@@ -71,8 +74,8 @@ export interface RateLimits {
 }
 
 /**
- * Returns a function that finds the rates of a target; it returns null if the target has none. If several public models set limits
- * for the same target, the lowest apply.
+ * Returns a function that finds the rates of a target (null if it has none). If several public models set limits for the same
+ * target, the lowest ones apply.
  */
 export function targetRates(
   upstreams: ReadonlyMap<string, { readonly rate?: RateLimits }>,

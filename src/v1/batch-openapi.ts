@@ -1,14 +1,8 @@
 /** The schemas of the routes of batches, for the OpenAPI document of `/v1`. */
 import { Type } from '../typed-schema.ts'
-import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
+import { count, DOCUMENTED, errorResponses, metadata, nullable, pageOf, text } from './openapi.ts'
 
-const text = Type.String()
-const count = Type.Integer()
 const time = Type.Optional(Type.Integer({ description: 'Unix seconds.' }))
-const metadata = Type.Object(
-  {},
-  { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
-)
 const endpoint = Type.Enum(['/v1/chat/completions', '/v1/responses'])
 const problem = Type.Object({ code: text, message: text, line: nullable(count), param: nullable(text) })
 
@@ -58,16 +52,7 @@ const batch = Type.Object(
   { title: 'Batch' },
 )
 
-const list = Type.Object(
-  {
-    object: Type.Literal('list'),
-    data: Type.Array(batch),
-    first_id: nullable(text),
-    last_id: nullable(text),
-    has_more: Type.Boolean(),
-  },
-  { title: 'BatchList' },
-)
+const list = pageOf(batch, 'BatchList')
 
 const body = Type.Object(
   {

@@ -1,4 +1,5 @@
 /** The routes of `/v1/batches`. A batch of another account gets the same error as one that does not exist. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AboutBatch, aboutOf, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
@@ -8,12 +9,13 @@ import { admissionError } from '../http/errors.ts'
 import { BATCH_PREFIX as PREFIX, readBatchId } from '../job/job-id.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
 import type { Store } from '../store/store.ts'
-import { ENDPOINTS } from './batch-lines.ts'
 import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
 import { fileIdOf, fileName } from './files.ts'
+import { isRetry } from './held-creates.ts'
 import { UNCHECKED } from './openapi.ts'
+import { ENDPOINTS } from './read-body.ts'
 import { metadataOf } from './response-fields.ts'
 
 export interface BatchRoutes {
@@ -30,6 +32,13 @@ const WINDOW_MS = 86_400_000
 /** How many batches of an account may be open at the same time. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
+/**
+ * After each batch with more characters than this, a list lets other requests run. Such a batch has many problems; a hundred of
+ * them would take the event loop a quarter of a second.
+ */
+const LARGE = 10_000
+/** A client may repeat its request this long after the first try: OpenAI's clients try three times, for ten minutes each. */
+const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],
   ignored: [],
@@ -63,6 +72,11 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
+      if (isRetry(request.headers)) {
+        const like = { ...batch, createdAtMs: createdAtMs - RETRIED_MS }
+        const [earlier] = await store.listBatches({ account, like, limit: 1 })
+        if (earlier?.cancellingAtMs === null) return send(reply, viewOf(earlier))
+      }
       if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
       const created = await found(account, batch.id)
       onBatchChanged()
@@ -77,9 +91,16 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
       const { limit, ...search } = searchOf(request.query as Record<string, unknown>)
       const { account } = request.caller
       const rows = await store.listBatches({ ...search, account, limit: limit + 1 })
-      const data = rows.slice(0, limit).map(viewOf)
-      const ids = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null }
-      return send(reply, { object: 'list', data, ...ids, has_more: rows.length > limit })
+      const batches = rows.slice(0, limit)
+      const data: string[] = []
+      for (const batch of batches) {
+        data.push(JSON.stringify(viewOf(batch)))
+        if (batch.progressJson.length > LARGE) await nextTurn()
+      }
+      const [first, last] = [batches.at(0), batches.at(-1)].map((one) => one && PREFIX + one.id)
+      const page = { first_id: first ?? null, last_id: last ?? null, has_more: rows.length > limit }
+      const rest = JSON.stringify({ object: 'list', ...page }).slice(1)
+      return reply.header('content-type', JSON_TYPE).send(`{"data":[${data.join(',')}],${rest}`)
     },
   )
 

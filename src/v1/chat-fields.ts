@@ -27,6 +27,7 @@ const FIELDS: FieldPolicy = {
     'presence_penalty',
     'frequency_penalty',
     'reasoning_effort',
+    'verbosity',
   ],
   ignored: ['metadata', ...IGNORED],
   neutral: {
@@ -50,13 +51,13 @@ export function chatOf(body: unknown): { readonly value: SingleCreate } {
   const fields = supportedFields(body, FIELDS)
   const { model, messages, response_format, max_completion_tokens } = fields
   if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
-  const lengthField = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens'
+  const names = max_completion_tokens === undefined ? {} : { max_tokens: 'max_completion_tokens' }
   return {
     value: {
       model,
       messages: messagesOf(messages, 'messages'),
       response_format: formatOf(response_format, 'response_format'),
-      options: optionsOf(fields, lengthField),
+      options: optionsOf(fields, names),
     },
   }
 }

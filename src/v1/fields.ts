@@ -17,7 +17,10 @@ export type Fields = Readonly<Record<string, unknown>>
 export interface FieldPolicy {
   readonly supported: readonly string[]
   readonly ignored: readonly string[]
-  /** Unsupported fields. The function returns whether a value is neutral: it does not change the answer. */
+  /**
+   * Fields, supported or not, that may have neutral values: these do not change the answer. The function returns whether a value
+   * is neutral.
+   */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
@@ -45,7 +48,7 @@ export const isEmpty = (value: unknown): boolean =>
 export const isAnything = (): boolean => true
 
 /**
- * Returns the supported fields of an object, without those that are null.
+ * Returns the supported fields of an object, without those whose value is null or neutral.
  * @param path the path of the object in errors; empty for the body
  */
 export function supportedFields(
@@ -61,8 +64,9 @@ export function supportedFields(
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
+    if (Object.hasOwn(neutral, name) && neutral[name]?.(field)) continue
     if (supported.includes(name)) fields[name] = field
-    else if (!isIgnored(name, ignored) && !(Object.hasOwn(neutral, name) && neutral[name]?.(field))) {
+    else if (!isIgnored(name, ignored)) {
       const shown = name.slice(0, LONGEST_NAME)
       throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
     }
@@ -79,7 +83,7 @@ function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
  * additional fields, which do not change the answer.
  */
 const MESSAGE: FieldPolicy = {
-  supported: ['role', 'content'],
+  supported: ['role', 'content', 'name'],
   ignored: ['parsed'],
   neutral: { refusal: isAnything, annotations: isEmpty, tool_calls: isEmpty },
 }
@@ -87,13 +91,20 @@ const MESSAGE: FieldPolicy = {
 /** Reads a conversation, whose messages contain a text or an array of text parts. */
 export function messagesOf(given: unknown, field: string): Message[] {
   if (!Array.isArray(given)) throw new FieldProblem(field, 'must be an array')
-  return given.map((message, at) => messageOf(message, `${field}[${at}]`))
+  const names: Names = new Map()
+  return given.map((message, at) => messageOf(message, `${field}[${at}]`, names))
 }
 
-function messageOf(given: unknown, field: string): Message {
-  const { role, content } = supportedFields(given, MESSAGE, field)
+/** The name of all messages of a role. Models do not see it, and it matters only if it distinguishes participants of one role. */
+type Names = Map<unknown, unknown>
+
+function messageOf(given: unknown, field: string, names: Names): Message {
+  const { role, content, name } = supportedFields(given, MESSAGE, field)
   if (!ROLES.includes(role as Role))
     throw new FieldProblem(`${field}.role`, `must be one of ${ROLES.join(', ')}`)
+  if (!names.has(role)) names.set(role, name)
+  else if (names.get(role) !== name)
+    throw new FieldProblem(`${field}.name`, `must be the same in all messages with the role ${role}`)
   return { role: role as Role, content: textOf(content, `${field}.content`) }
 }
 
@@ -114,22 +125,25 @@ export function textOf(content: unknown, field: string, types: readonly string[]
 let validate: ValidateFunction | undefined
 
 /**
- * Reads the options of a job. In requests they have the same names, except for the maximum length of the answer.
- * @param lengthField the request's name for `max_tokens`
+ * Reads the options of a job.
+ * @param names the names of options in the request, of those for which it has another name
  */
-export function optionsOf(fields: Fields, lengthField: string): JobOptions {
+export function optionsOf(
+  fields: Fields,
+  names: Readonly<Partial<Record<keyof JobOptions, string>>>,
+): JobOptions {
   const given: Record<string, unknown> = {}
   for (const name of OPTION_NAMES) {
-    const value = fields[name === 'max_tokens' ? lengthField : name]
+    const value = fields[names[name] ?? name]
     if (value !== undefined) given[name] = value
   }
   validate ??= new Ajv().compile(jobOptions)
   if (!validate(given)) {
     const [first] = validate.errors ?? []
-    const name = first?.instancePath.split('/')[1] ?? ''
+    const name = (first?.instancePath.split('/')[1] ?? '') as keyof JobOptions
     const rule =
       first?.keyword === 'enum' ? `must be one of ${first.params.allowedValues.join(', ')}` : first?.message
-    throw new FieldProblem(name === 'max_tokens' ? lengthField : name, rule ?? 'is not valid')
+    throw new FieldProblem(names[name] ?? name, rule ?? 'is not valid')
   }
   return given
 }

@@ -4,13 +4,11 @@
  */
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type CreateRequests, earlierJobIds } from '../http/create-jobs.ts'
+import { earlierJobIds, endOf } from '../http/create-jobs.ts'
 import { NotAdmitted } from '../http/errors.ts'
-import type { LargeAnswers } from '../http/large-answers.ts'
+import type { MessageRoutes } from '../http/messages.ts'
 import { IGNORED_HEADER, ignoredHeader } from '../http/parley-headers.ts'
-import type { JobReader } from '../http/read-jobs.ts'
-import type { RequestBodies } from '../http/request-bodies.ts'
-import { type CreateElement, exactFormats, type PartLimits } from '../job/create-body.ts'
+import { type CreateElement, exactFormats } from '../job/create-body.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { Callback } from '../job/job.ts'
 import { jobIdMs } from '../job/job-id.ts'
@@ -32,15 +30,10 @@ import { elementsOfBody } from './read-body.ts'
 /** A request with this header and the value `true` reads and fills the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
-export interface HeldCreatesOptions {
-  readonly requests: CreateRequests
-  readonly reader: JobReader
+export interface HeldCreatesOptions extends Omit<MessageRoutes, 'bodyBytes'> {
   readonly held: HeldRequests
-  readonly answers: Pick<LargeAnswers, 'mayHold'>
   /** Whether jobs with this model use the response cache even without the header. */
   readonly usesCache: (model: string) => boolean
-  readonly bodies: RequestBodies
-  readonly limits: PartLimits
 }
 
 /** The job that a request creates, and how the route names its fields. */
@@ -243,14 +236,6 @@ function queuedJob(id: string): JobRecord {
   return { id, status: 'pending', createdAtMs, contentJson: null, errorJson: null, usageJson: null }
 }
 
-/** Resolves when the job finishes or the time is over. If the caller disconnects, the wait ends. */
-function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
-  raw.on('close', pending.leave)
-  // The caller may have hung up while the job was being stored.
-  if (request.raw.socket.destroyed) pending.leave()
-  return pending.ended
-}
-
 /** Returns the error with the route's names for fields. */
 function renamed(error: unknown, model: string, names: JobRequest['fieldNames']): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
@@ -281,6 +266,6 @@ function holdMs(headers: IncomingHttpHeaders): number {
 }
 
 /** Whether the client repeats an earlier request. */
-function isRetry(headers: IncomingHttpHeaders): boolean {
+export function isRetry(headers: IncomingHttpHeaders): boolean {
   return Number(headers['x-stainless-retry-count']) >= 1
 }

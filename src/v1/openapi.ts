@@ -26,8 +26,25 @@ export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as co
 /** Turns off Fastify's validation for routes whose schemas only document. */
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
-const text = Type.String()
+export const text = Type.String()
+export const count = Type.Integer()
 export const nullable = (schema: Schema) => Type.Union([schema, Type.Null()])
+export const metadata = Type.Object(
+  {},
+  { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
+)
+
+export const pageOf = (item: Schema, title: string) =>
+  Type.Object(
+    {
+      object: Type.Literal('list'),
+      data: Type.Array(item),
+      first_id: nullable(text),
+      last_id: nullable(text),
+      has_more: Type.Boolean(),
+    },
+    { title },
+  )
 
 const error = Type.Object(
   {
@@ -111,8 +128,6 @@ export const chatBody = Type.Object(
   { title: 'ChatCompletionRequest' },
 )
 
-const count = Type.Integer()
-
 export const chatCompletion = {
   ...Type.Object(
     {
@@ -156,16 +171,7 @@ const file = Type.Object(
 
 export const oneFile = { ...file, description: 'The file.' }
 export const fileList = {
-  ...Type.Object(
-    {
-      object: Type.Literal('list'),
-      data: Type.Array(file),
-      first_id: nullable(text),
-      last_id: nullable(text),
-      has_more: Type.Boolean(),
-    },
-    { title: 'FileList' },
-  ),
+  ...pageOf(file, 'FileList'),
   description: 'A page of files.',
 }
 export const deletedFile = {

@@ -3,6 +3,7 @@
  * small one, the event loop calls the same functions.
  */
 import { isUtf8 } from 'node:buffer'
+import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'
 import {
   bodyFingerprint,
   type CreateElement,
@@ -14,6 +15,7 @@ import { FieldProblem } from '../job/field-rules.ts'
 import { hashOfRequest } from '../job/fingerprint.ts'
 import type { CreateBodyResult } from '../job/read-create-body.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { isObject } from '../json-object.ts'
 import { cutMembers, type WantedMembers } from '../json-text/cut-members.ts'
 import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.ts'
 import { chatOf } from './chat-fields.ts'
@@ -63,6 +65,63 @@ export function readV1Body({ bytes, translation, route, maxDepth, limits }: Read
     if (error instanceof FieldProblem) return { kind: 'wrong field', problem: error.message }
     throw error
   }
+}
+
+export interface BatchLineText {
+  readonly bytes: Uint8Array
+  readonly endpoint: string
+  readonly maxDepth: number
+  readonly limits: PartLimits
+}
+
+/** The endpoints whose requests a batch may contain, and the name of the translation of their bodies. */
+export const ENDPOINTS: Readonly<Record<string, string>> = {
+  '/v1/chat/completions': 'chat',
+  '/v1/responses': 'response',
+}
+const MAX_ID = 512
+const BODY = new Map([['body', 0]])
+
+/** Translates a line of a batch. The event loop reads short lines with this function, and the CPU pool long ones. */
+export function readBatchLine({ bytes, endpoint, maxDepth, limits }: BatchLineText): WantedLine | WrongLine {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (!isUtf8(buffer)) return wrong('invalid_json_line', 'The line is not valid UTF-8.')
+  const line = buffer.toString('utf8')
+  const read = readJson(line, maxDepth)
+  if (!read.ok) {
+    const why = read.tooDeep ? `The line is ${read.error}.` : withoutExcerpt(read.error)
+    return wrong('invalid_json_line', why)
+  }
+  if (!isObject(read.value)) return wrong('invalid_json_line', 'The line must be a JSON object.')
+  const { custom_id: customId, method, url, body } = read.value
+  if (!isCustomId(customId)) {
+    const rule = `custom_id: must be a string of 1 to ${MAX_ID} characters, none of which is NUL.`
+    return wrong('invalid_custom_id', rule, 'custom_id')
+  }
+  if (method !== 'POST') return wrong('invalid_method', 'method: must be POST.', 'method')
+  if (url !== endpoint) {
+    return wrong('mismatched_url', `url: must be ${endpoint}, the endpoint of the batch.`, 'url')
+  }
+  try {
+    const text = mayLoseDigits(line) ? (cutMembers(line, BODY)[0] ?? '') : ''
+    const [element] = elementsOfBody(ENDPOINTS[endpoint] ?? '', { text, value: body }, limits)
+    if (element === undefined) throw new Error('a body without a job')
+    return { customId, element }
+  } catch (error) {
+    if (!(error instanceof FieldProblem)) throw error
+    const [, field] = /^([\w.[\]]+): /.exec(error.message) ?? []
+    return wrong('invalid_request', error.message, field === undefined ? 'body' : `body.${field}`)
+  }
+}
+
+function wrong(code: string, message: string, param: string | null = null): WrongLine {
+  return { code, message, param }
+}
+
+/** Rejects texts that the database or the result file would change: NUL and unpaired surrogates. */
+function isCustomId(text: unknown): text is string {
+  if (typeof text !== 'string' || text.length === 0 || text.length > MAX_ID) return false
+  return text.isWellFormed() && !text.includes('\0')
 }
 
 export interface V1Body {

@@ -63,8 +63,22 @@ const BODY: FieldPolicy = {
     context_management: isEmpty,
   },
 }
-const TEXT: FieldPolicy = { supported: ['format'], ignored: [], neutral: { verbosity: is('medium') } }
-const REASONING: FieldPolicy = { supported: ['effort'], ignored: [], neutral: {} }
+const TEXT: FieldPolicy = {
+  supported: ['format', 'verbosity'],
+  ignored: [],
+  neutral: { verbosity: is('medium') },
+}
+/** Options of a summary are ignored, because Parley's responses contain no reasoning items, and so no summaries of them. */
+const REASONING: FieldPolicy = {
+  supported: ['effort'],
+  ignored: ['summary', 'generate_summary'],
+  neutral: {},
+}
+const OPTIONS = {
+  max_tokens: 'max_output_tokens',
+  reasoning_effort: 'reasoning.effort',
+  verbosity: 'text.verbosity',
+} as const
 /** Clients send back items of earlier outputs. These items have additional fields, which do not change the answer. */
 const ITEM: FieldPolicy = {
   supported: ['type', 'role', 'content'],
@@ -82,14 +96,14 @@ export function responseOf(body: unknown): WantedResponse {
   }
   const instructions = instructionsOf(fields.instructions)
   const { effort } = supportedFields(reasoning, REASONING, 'reasoning')
-  const { format } = supportedFields(text, TEXT, 'text')
+  const { format, verbosity } = supportedFields(text, TEXT, 'text')
   const messages = messagesOf(input)
   return {
     value: {
       model,
       messages: instructions === null ? messages : [{ role: 'system', content: instructions }, ...messages],
       response_format: formatOf(format, 'text.format'),
-      options: optionsOf({ ...fields, reasoning_effort: effort }, 'max_output_tokens'),
+      options: optionsOf({ ...fields, 'reasoning.effort': effort, 'text.verbosity': verbosity }, OPTIONS),
     },
     record: {
       route: 'responses',

@@ -38,7 +38,7 @@ export function responseJson(job: JobRecord, request: StoredRequest): string {
   const { model, responseFormatJson, instructionsJson } = request
   const record = recordOf(responseFormatJson)
   const options: JobOptions = JSON.parse(splitOptions(responseFormatJson).optionsJson ?? '{}')
-  const { temperature = 1, top_p = 1, max_tokens = null, reasoning_effort = null } = options
+  const { temperature = 1, top_p = 1, max_tokens = null, reasoning_effort = null, verbosity } = options
   const status = statusOf(job)
   const { output, incompleteReason } = outcomeOf(job, status, responseFormatJson)
   const fields = {
@@ -64,8 +64,9 @@ export function responseJson(job: JobRecord, request: StoredRequest): string {
     access_programs: null,
   }
   const format = formatJson(responseFormatJson, record)
+  const length = verbosity ? `,"verbosity":"${verbosity}"` : ''
   // The fields are joined as text, because answers, instructions and schemas already are JSON text.
-  return `${JSON.stringify(fields).slice(0, -1)},"instructions":${instructionsJson},"text":{"format":${format}},"output":[${output}]}`
+  return `${JSON.stringify(fields).slice(0, -1)},"instructions":${instructionsJson},"text":{"format":${format}${length}},"output":[${output}]}`
 }
 
 function statusOf(job: JobRecord): Status {

@@ -6,17 +6,11 @@ import { type DeclaredOperation, jobEndedWebhook } from '../http/openapi/build-d
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
 import { type Schema, Type } from '../typed-schema.ts'
-import { DOCUMENTED, errorResponses, nullable } from './openapi.ts'
+import { count, DOCUMENTED, errorResponses, metadata, nullable, pageOf, text } from './openapi.ts'
 
-const text = Type.String()
-const count = Type.Integer()
 const anyFields = Type.Object({}, { additionalProperties: true })
 const id = Type.String({ description: 'Begins with `resp_`.' })
-const metadata = Type.Object(
-  {},
-  { additionalProperties: text, description: 'Up to 16 texts of up to 512 characters.' },
-)
-const { temperature, top_p, reasoning_effort } = jobOptions.properties
+const { temperature, top_p, reasoning_effort, verbosity } = jobOptions.properties
 
 const format = Type.Object(
   {
@@ -49,7 +43,10 @@ const createBody = Type.Object(
       Type.Boolean({ description: 'Whether to run the response in the background and return at once.' }),
     ),
     text: Type.Optional(
-      Type.Object({ format: Type.Optional(format) }, { description: 'The `format` of the answer.' }),
+      Type.Object(
+        { format: Type.Optional(format), verbosity },
+        { description: 'The `format` and `verbosity` of the answer.' },
+      ),
     ),
     reasoning: Type.Optional(
       Type.Object(
@@ -113,7 +110,7 @@ const response = Type.Object(
     previous_response_id: Type.Null(),
     reasoning: Type.Object({ effort: nullable(text), summary: Type.Null() }),
     temperature: Type.Number(),
-    text: Type.Object({ format }),
+    text: Type.Object({ format, verbosity }),
     tool_choice: Type.Literal('auto'),
     tools: Type.Array(anyFields),
     top_p: Type.Number(),
@@ -129,16 +126,7 @@ const deleted = Type.Object(
   { title: 'DeletedResponse' },
 )
 
-const itemList = Type.Object(
-  {
-    object: Type.Literal('list'),
-    data: Type.Array(storedItem(['input_text', 'output_text'])),
-    first_id: nullable(text),
-    last_id: nullable(text),
-    has_more: Type.Boolean(),
-  },
-  { title: 'InputItemList' },
-)
+const itemList = pageOf(storedItem(['input_text', 'output_text']), 'InputItemList')
 
 const params = Type.Object({ id })
 const answer = (schema: Schema, description: string) => ({

@@ -31,6 +31,15 @@ onEachStore(async () => {
     await page.getByLabel('Account').fill('nobody')
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText('No matching jobs').waitFor()
+
+    // The range moves with the clock when the list is reloaded.
+    const fromOf = (url: string) => Number(new URL(url).searchParams.get('from'))
+    const first = page.waitForRequest((request) => fromOf(request.url()) > 0)
+    await page.getByLabel('Created').selectOption('15m')
+    const from = fromOf((await first).url())
+    const later = page.waitForRequest((request) => fromOf(request.url()) > from)
+    await parley.post('/api/v1/messages', job({ messages: userMessage('later') }), key)
+    await later
   })
 
   test('a job shows its timeline, and its contents only on request, which is logged', async (t) => {

@@ -37,14 +37,14 @@ const env = {
   PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
 }
 
-for (const [name, start, command] of [
-  ['run-batch.ts', '// run-batch.ts', [process.execPath, 'run-batch.ts']],
-  ['run-batch.sh', '# run-batch.sh', ['sh', 'run-batch.sh']],
+for (const [name, start, command, code] of [
+  ['run-batch.ts', '// run-batch.ts', [process.execPath, 'run-batch.ts'], 0],
+  ['run-batch.sh', '# run-batch.sh', ['sh', 'run-batch.sh'], 2],
 ] as const) {
   test(`${name} runs as printed, and writes both files of results`, { timeout }, async () => {
     await writeFile(join(folder, name), block(start))
     const program = place.spawn(command, { cwd: folder, env })
-    assert.deepEqual(await program.exited, { code: 0, signal: null }, program.stderr)
+    assert.deepEqual(await program.exited, { code, signal: null }, program.stderr)
     const [answer] = await linesOf('out.jsonl')
     assert.equal(answer?.custom_id, '1')
     assert.equal(answer.response.body.choices[0].message.content, 'The Amur.')
@@ -53,6 +53,13 @@ for (const [name, start, command] of [
     assert.equal(models.requests[0]?.body.model, 'meta-llama/Llama-3.1-8B-Instruct')
   })
 }
+
+test('run-batch.sh does not succeed if the lines are wrong', { timeout }, async () => {
+  await writeFile(join(folder, 'in.jsonl'), 'nothing')
+  const program = place.spawn(['sh', 'run-batch.sh'], { cwd: folder, env })
+  assert.deepEqual(await program.exited, { code: 2, signal: null }, program.stderr)
+  assert.match(program.stderr, /^line 1: invalid_json_line: /m)
+})
 
 async function linesOf(name: string) {
   const text = await readFile(join(folder, name), 'utf8')

@@ -42,6 +42,7 @@ test('each limit has a metric that docs/monitoring.md describes, unless nobody i
   assert.deepEqual(silent, [
     'age of an `Idempotency-Key`',
     'time in which a repeated `/v1` request joins the job of a caller who disconnected',
+    'stored batches',
     'rows that one search scans',
     'response of a receiver',
   ])

@@ -7,6 +7,7 @@ import { isModelList, reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import {
   allEnded,
+  arrived,
   completions,
   createAndWait,
   createBatches,
@@ -101,7 +102,11 @@ onEachStore(() => {
       return wantsJson && !isModelList(request) ? reply.json({ a: 'x' }) : undefined
     }
     const before = completions(models)
-    const resumedMs = await untilTrue(t, stage, () => completions(models) > before)
+    const resumedMs = await untilTrue(
+      t,
+      stage,
+      arrived(stage, () => completions(models) > before),
+    )
     assert.ok(resumedMs <= 10_000, `${resumedMs} ms`)
     for (const [index, key] of keys.entries()) {
       const own = ids[index] ?? []

@@ -58,17 +58,19 @@ onEachStore(() => {
     models.script = () => reply.stall()
     const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
     await models.received(3)
-    const open = new Client(parley.url)
-    t.after(() => open.destroy())
-    const healthOn = async (client: Client) => {
-      const { statusCode, headers, body } = await client.request({ method: 'GET', path: '/healthz' })
+    const [open, rejected] = [new Client(parley.url), new Client(parley.url)]
+    t.after(() => Promise.all([open.destroy(), rejected.destroy()]))
+    const getOn = async (client: Client, path: string) => {
+      const { statusCode, headers, body } = await client.request({ method: 'GET', path })
       await body.dump()
       return [statusCode, headers.connection]
     }
-    assert.deepEqual(await healthOn(open), [200, 'keep-alive'])
+    assert.deepEqual(await getOn(open, '/healthz'), [200, 'keep-alive'])
+    assert.deepEqual(await getOn(rejected, '/nowhere'), [404, 'keep-alive'])
     clock.advance(LISTEN_MS)
     while (await isAccepted(parley.url)) {}
-    assert.deepEqual(await healthOn(open), [200, 'close'])
+    assert.deepEqual(await getOn(open, '/healthz'), [200, 'close'])
+    assert.deepEqual(await getOn(rejected, '/nowhere'), [404, 'close'])
 
     // Then the drain begins, and the request that waits for its job gets a 202.
     clock.advance(LAST_REQUESTS_MS)

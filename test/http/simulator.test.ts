@@ -36,6 +36,9 @@ onEachStore(() => {
     assert.match(answer.body.data.result.response_content, /simulated answer/)
     assert.equal(answer.headers.get(HEADER), 'true')
     assert.equal(models.requests.length, 0)
+    // Alerts compare these calls with the running ones of the same upstream.
+    const { text } = await simulated.get('/metrics')
+    assert.match(text, /^parley_upstream_calls_total\{upstream="openai",.*result="answer"\} 1$/m)
 
     const parley = await startParley(t, { upstream: models.baseUrl })
     const real = await parley.post(MESSAGES, job(), await parley.key())

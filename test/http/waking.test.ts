@@ -8,7 +8,7 @@ import { granted } from './expect.ts'
 import { startStage, stopAtOnce } from './stage.ts'
 
 onEachStore(() => {
-  test('a server that does not respond is woken once jobs wait, again every 30 s, and not once it responds', async (t) => {
+  test('a server that does not respond is woken once jobs wait, again every 30 s while one waits, and not once it responds', async (t) => {
     const waker = await startModelServer({ script: () => reply.status(202) }, t)
     const wake_url = `${waker.baseUrl}/wake?token=a-secret`
     const stage = await startStage(t, {
@@ -29,11 +29,16 @@ onEachStore(() => {
     assert.equal(waker.requests[0]?.path, '/v1/wake?token=a-secret')
     await pass(65_000)
     assert.equal(waker.requests.length, 3)
+    assert.equal((await parley.post(`/api/v1/messages/${id}/cancel`, {}, key)).status, 200)
+    await pass(65_000)
+    assert.equal(waker.requests.length, 3)
+    const [another] = await createJobs(parley, key, 1)
+    await untilTrue(t, stage, () => waker.requests.length > 3)
     await models.start()
-    const status = async () => granted(await parley.get(`/api/v1/messages/${id}`, key), 200).status
+    const status = async () => granted(await parley.get(`/api/v1/messages/${another}`, key), 200).status
     await untilTrue(t, stage, async () => (await status()) === 'completed')
     await pass(60_000)
-    assert.equal(waker.requests.length, 3)
+    assert.equal(waker.requests.length, 4)
   })
 
   test('a stop does not wait for a wake_url that never responds', async (t) => {

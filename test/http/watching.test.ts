@@ -75,6 +75,14 @@ onEachStore(async () => {
     assertFound(panels)
   })
 
+  test('the panels of single figures show those of now: with a range, they would show the last ones of a dead server', () => {
+    const { panels: all } = JSON.parse(file('deploy/grafana-dashboard.json'))
+    const single = all.filter(({ type }: { readonly type: string }) => type === 'stat')
+    assert.ok(single.length > 0)
+    for (const { title, targets } of single)
+      assert.deepEqual([targets[0].instant, targets[0].range], [true, false], title)
+  })
+
   test('the panel of responses counts both APIs of callers, and not that of operators', () => {
     const [, route = ''] = /route=~\\"(.*?)\\"/.exec(file('deploy/grafana-dashboard.json')) ?? []
     const counted = ['/api/v1/messages', '/v1/chat/completions', '/admin/api/overview', '/metrics']

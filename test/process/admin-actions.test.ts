@@ -240,6 +240,8 @@ ${month},${own},gpt-5-mini,4,0,1,3,${input},${output}
   const { stdout: shown } = await run(place, 'usage', '--account', own)
   assert.match(shown, new RegExp(`\n${month} +all +5 +1 +1 +4 +${input} +${output}\n$`))
   assert.equal((await run(place, 'usage', '--month', '1999-01')).stdout, 'No usage was recorded.\n')
+  const { stdout: noEntries } = await run(place, 'audit', '--account', 'nobody')
+  assert.equal(noEntries, 'The audit log has no such entries.\n')
 })
 
 both('usage by metadata is that of the jobs that are stored', async ({ place, caller, account: own }) => {

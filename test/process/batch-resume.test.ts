@@ -43,6 +43,40 @@ async function startCounting(
   return { models, calls }
 }
 
+interface Stalled {
+  readonly asking: Asking
+  readonly models: ModelServerForTests
+  readonly program: Program
+  readonly journal: string
+  /** Lets the model server answer, from now on and what it has received. */
+  answer(): void
+}
+
+/** A run whose first jobs, `called` of them, are at the model server, which answers none. */
+async function startStalled(
+  t: TestContext,
+  lines: number,
+  { called = lines, args = [] }: { readonly called?: number; readonly args?: readonly string[] } = {},
+): Promise<Stalled> {
+  const models = await startModelServer({ script: () => reply.stall() }, t)
+  const asking = await startAsking(t, { upstream: models.baseUrl })
+  await asking.write('jobs.jsonl', linesOf(lines).join('\n'))
+  const program = asking.begin(['batch', 'jobs.jsonl', ...args])
+  await models.received(called)
+  const answer = () => {
+    models.script = () => undefined
+    models.release()
+  }
+  return { asking, models, program, journal: join(asking.place.folder, JOURNAL), answer }
+}
+
+async function interrupted(t: TestContext, lines: number, args: readonly string[] = []): Promise<Stalled> {
+  const stalled = await startStalled(t, lines, { args })
+  stalled.program.kill('SIGINT')
+  await stalled.program.exited
+  return stalled
+}
+
 async function assertResults({ place }: Asking, count: number): Promise<void> {
   const rows = rowsOf(await readFile(join(place.folder, OUT), 'utf8'))
   assert.deepEqual(
@@ -77,7 +111,7 @@ async function killedTwice(t: TestContext, count: number, databaseUrl?: string):
     t.diagnostic(`killed after ${calls.size} calls`)
     called = calls.size
   }
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   assert.match(ended.stderr, /^Resuming the previous run: \d+ of \d+ lines have a result\.\n/)
   await assertResults(asking, count)
@@ -100,22 +134,14 @@ test(`${LINES} lines, killed twice on the way (Postgres)`, { timeout }, async (t
 )
 
 test('a batch whose response was lost is found again by its key', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(60).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl'])
-  await models.received(60)
-  program.kill('SIGKILL')
-  await program.exited
-  // Changes the journal as if neither batch had got its response before the crash, and as if the crash had truncated the last
-  // line.
-  const file = join(asking.place.folder, JOURNAL)
+  const { asking, models, journal: file, answer } = await interrupted(t, 60)
+  // Changes the journal as if the program had crashed before it got the response of either batch, and as if the crash had
+  // truncated the last line.
   const journal = await readFile(file, 'utf8')
   const kept = journal.split('\n').filter((line) => !line.startsWith('{"sent"') && line !== '')
   await writeFile(file, `${kept.join('\n')}\n{"sent":[0,1`)
-  models.script = () => undefined
-  models.release()
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  answer()
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 60)
   await asking.server.stop()
@@ -142,7 +168,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
   assert.ok(calls.size < 400, 'what was not sent is not run')
 
   const changed = async (args: readonly string[], says: RegExp) => {
-    const refused = await asking.ask(['batch', 'jobs.jsonl', ...args])
+    const refused = await asking.run(['batch', 'jobs.jsonl', ...args])
     assert.equal(refused.code, 1, refused.stderr)
     assert.match(refused.stderr, says)
   }
@@ -155,7 +181,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
   await changed([], /the input has changed since/)
   await asking.write('jobs.jsonl', linesOf(400).join('\n'))
 
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--concurrency', '60'])
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--concurrency', '60'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 400)
   assert.deepEqual(
@@ -167,18 +193,16 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', { t
 test('--concurrency bounds the jobs at the server, and a second run of the same is refused', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(100).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '40'])
-  await models.received(30)
-  const second = await asking.ask(['batch', 'jobs.jsonl'])
+  const { asking, models, program, answer } = await startStalled(t, 100, {
+    called: 30,
+    args: ['--concurrency', '40'],
+  })
+  const second = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(second.code, 1)
   assert.match(second.stderr, /Another parley batch process is working on this run/)
   // The next batch of 30 jobs would exceed the limit of 40.
   assert.equal(models.requests.length, 30)
-  models.script = () => undefined
-  models.release()
+  answer()
   assert.deepEqual(await program.exited, { code: 0, signal: null })
   assert.ok(models.mostRunning() <= 40)
   await assertResults(asking, 100)
@@ -188,8 +212,8 @@ test('--restart forgets the unfinished run and replaces results', { timeout }, a
   const { models, calls } = await startCounting(t)
   const asking = await startAsking(t, { upstream: models.baseUrl, settings: { cache: { enabled: false } } })
   await asking.write('jobs.jsonl', linesOf(20).join('\n'))
-  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 0)
-  const again = await asking.ask(['batch', 'jobs.jsonl', '--restart'])
+  assert.equal((await asking.run(['batch', 'jobs.jsonl'])).code, 0)
+  const again = await asking.run(['batch', 'jobs.jsonl', '--restart'])
   assert.equal(again.code, 0, again.stderr)
   await assertResults(asking, 20)
   assert.deepEqual([...new Set(calls.values())], [2])
@@ -207,7 +231,7 @@ test('a run stays within max_open_jobs, and leaves room for what else the accoun
   const other = asking.begin(['batch', 'held.jsonl'])
   await models.received(3)
   await asking.write('jobs.jsonl', linesOf(60).join('\n'))
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 60)
   models.release()
@@ -215,20 +239,18 @@ test('a run stays within max_open_jobs, and leaves room for what else the accoun
 })
 
 test('a quota of open jobs that is lowered meanwhile does not end a run', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(60).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl', '--concurrency', '40'])
-  await models.received(30)
-  const capped = await asking.ask(['accounts', 'cap', 'default', '--open-jobs', '15'])
+  const { asking, program, answer } = await startStalled(t, 60, {
+    called: 30,
+    args: ['--concurrency', '40'],
+  })
+  const capped = await asking.run(['accounts', 'cap', 'default', '--open-jobs', '15'])
   assert.equal(capped.code, 0, capped.stderr)
   const caller = asking.server.caller(asking.key)
   await eventually(
     () => caller.send('/api/v1/me'),
     ({ text }) => text.includes('"max_open_jobs":15'),
   )
-  models.script = () => undefined
-  models.release()
+  answer()
   assert.deepEqual(await program.exited, { code: 0, signal: null }, program.stderr)
   await assertResults(asking, 60)
 })
@@ -236,17 +258,10 @@ test('a quota of open jobs that is lowered meanwhile does not end a run', { time
 test('an interrupted --restart is resumed without that option, which would send all jobs again', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl', '--restart'])
-  await models.received(3)
-  program.kill('SIGINT')
-  await program.exited
+  const { asking, models, program, answer } = await interrupted(t, 3, ['--restart'])
   assert.match(program.stderr, /Run the same command again without --restart to resume; you pay/)
-  models.script = () => undefined
-  models.release()
-  const ended = await asking.ask(['batch', 'jobs.jsonl'])
+  answer()
+  const ended = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)
   assert.equal(models.requests.length, 3)
@@ -276,20 +291,12 @@ test('a server that is killed and started again meanwhile loses nothing', { time
 })
 
 test('jobs that the server no longer has are reported as expired', { timeout }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl'])
-  await models.received(3)
-  program.kill('SIGINT')
-  await program.exited
-  const file = join(asking.place.folder, JOURNAL)
+  const { asking, journal: file, answer } = await interrupted(t, 3)
   const journal = await readFile(file, 'utf8')
   const [, gone = ''] = /"job_ids":\["([^"]+)"/.exec(journal) ?? []
   await writeFile(file, journal.replace(gone, '01890a5d-ac96-774b-bcce-b302099a8057'))
-  models.script = () => undefined
-  models.release()
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--json'])
+  answer()
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--json'])
   assert.equal(ended.code, 2, ended.stderr)
   const { completed, expired } = JSON.parse(ended.stdout) as Record<string, number>
   assert.deepEqual([completed, expired], [2, 1])
@@ -298,27 +305,18 @@ test('jobs that the server no longer has are reported as expired', { timeout }, 
 test('a batch of unknown outcome is not sent again when the server has forgotten its key', {
   timeout,
 }, async (t) => {
-  const { models } = await startCounting(t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
-  models.script = () => reply.stall()
-  const program = asking.begin(['batch', 'jobs.jsonl'])
-  await models.received(3)
-  program.kill('SIGINT')
-  await program.exited
-  const file = join(asking.place.folder, JOURNAL)
+  const { asking, journal: file, answer } = await interrupted(t, 3)
   const [first, sending] = (await readFile(file, 'utf8')).split('\n')
   const long = Math.floor(Date.now() / 1000) - 86_500
   await writeFile(file, `${first}\n${sending?.replace(/"at":\d+/, `"at":${long}`)}\n`)
-  models.script = () => undefined
-  models.release()
-  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  answer()
+  const refused = await asking.run(['batch', 'jobs.jsonl'])
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
     /Lines 1 to 3 were sent at .*only for 24 hours\. Pass --send-again to send these lines again/,
   )
-  const ended = await asking.ask(['batch', 'jobs.jsonl', '--send-again'])
+  const ended = await asking.run(['batch', 'jobs.jsonl', '--send-again'])
   assert.equal(ended.code, 0, ended.stderr)
   await assertResults(asking, 3)
 })
@@ -326,25 +324,18 @@ test('a batch of unknown outcome is not sent again when the server has forgotten
 test('a batch of unknown outcome stays unknown if the server rejects it for another reason meanwhile', {
   timeout,
 }, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
-  await asking.write('jobs.jsonl', linesOf(3).join('\n'))
-  const program = asking.begin(['batch', 'jobs.jsonl'])
-  await models.received(3)
-  program.kill('SIGINT')
-  await program.exited
-  const file = join(asking.place.folder, JOURNAL)
+  const { asking, journal: file } = await interrupted(t, 3)
   const [first, sending] = (await readFile(file, 'utf8')).split('\n')
   await writeFile(file, `${first}\n${sending}\n`)
-  assert.equal((await asking.ask(['accounts', 'suspend', 'default'])).code, 0)
+  assert.equal((await asking.run(['accounts', 'suspend', 'default'])).code, 0)
   const caller = asking.server.caller(asking.key)
   await eventually(
     () => caller.send('/api/v1/me'),
     ({ text }) => text.includes('"suspended":true'),
   )
-  assert.equal((await asking.ask(['batch', 'jobs.jsonl'])).code, 3)
+  assert.equal((await asking.run(['batch', 'jobs.jsonl'])).code, 3)
   const long = Math.floor(Date.now() / 1000) - 86_500
   await writeFile(file, (await readFile(file, 'utf8')).replaceAll(/"at":\d+/g, `"at":${long}`))
-  const refused = await asking.ask(['batch', 'jobs.jsonl'])
+  const refused = await asking.run(['batch', 'jobs.jsonl'])
   assert.match(refused.stderr, /Lines 1 to 3 were sent at .*Pass --send-again/)
 })

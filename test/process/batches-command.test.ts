@@ -195,6 +195,33 @@ test('a connection that breaks within a response does not end a wait, but a down
   )
 })
 
+test('a batch is created even if the response is lost, and its file is deleted only if there is no batch', {
+  timeout,
+}, async (t) => {
+  await write('lines.jsonl', linesOf('one'))
+  const batch = { object: 'batch', id: 'batch_x', input_file_id: 'file-x' }
+  const cases = [
+    { listed: [{ ...batch, id: 'batch_y', input_file_id: 'file-y' }, batch], ends: [0, 'batch_x\n', []] },
+    { listed: [], ends: [4, '', ['/v1/files/file-x']] },
+    { listed: null, ends: [4, '', []] },
+  ]
+  for (const { listed, ends } of cases) {
+    const deleted: string[] = []
+    const url = await startServer(t, (request, response) => {
+      const { method, url: path = '' } = request
+      if (method === 'DELETE') deleted.push(path)
+      const object = path.startsWith('/v1/files') ? { object: 'file', id: 'file-x' } : { object: 'list' }
+      const isLost = path.startsWith('/v1/batches') && (method === 'POST' || listed === null)
+      request.resume().on('end', () => {
+        if (isLost) response.destroy()
+        else response.end(JSON.stringify({ ...object, data: listed, has_more: false }))
+      })
+    })
+    const { code, stdout } = await ask(['batches', 'create', 'lines.jsonl', '--url', url])
+    assert.deepEqual([code, stdout, deleted], ends)
+  }
+})
+
 test('a wrong key or URL is not sent, and no message contains the key', { timeout }, async () => {
   const wrongKey = await ask(['batches', 'list'], { env: { PARLEY_API_KEY: 'prl_secret\r\nx' } })
   assert.deepEqual(

@@ -134,4 +134,15 @@ test('mistakes are reported in a sentence, and change nothing', { timeout }, asy
   assert.deepEqual(json(await callbacks('list', '--json')), [])
   assert.equal((await callbacks('list', '--failed')).stdout, 'No callback has failed.\n')
   assert.match((await callbacks('replay', '--all-failed')).stdout, /^No callback has failed/)
+  // Those of other accounts may have failed.
+  const of = ['--account', 'other']
+  assert.equal((await callbacks('list', ...of)).stdout, 'There are no callbacks of account other.\n')
+  assert.equal(
+    (await callbacks('list', '--failed', ...of)).stdout,
+    'No callback of account other has failed.\n',
+  )
+  assert.match(
+    (await callbacks('replay', '--all-failed', ...of)).stdout,
+    /^No callback of account other has failed/,
+  )
 })

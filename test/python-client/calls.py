@@ -106,7 +106,11 @@ for wrong in (
     lambda: verify_webhook(body, {}, secret),
     lambda: verify_webhook(body, {**headers, "webhook-timestamp": str(int(time.time()) - 301)}, secret),
     lambda: verify_webhook(body, {**headers, "webhook-signature": "v2,x"}, secret),
+    # aiohttp decodes bytes that are not UTF-8 like this.
+    lambda: verify_webhook(body, {**headers, "webhook-signature": "v1,\udcff"}, secret),
+    lambda: verify_webhook(body, {**headers, "webhook-id": "\udcff"}, secret),
 ):
     raises(WebhookVerificationError, wrong)
 raises(ParleyError, lambda: verify_webhook(body, headers, "whsec_short"))
+raises(ParleyError, lambda: verify_webhook(body, headers, "whsec_schlüssel"))
 print("done")

@@ -8,6 +8,7 @@ import type { JobCreator } from '../../src/queue/job-creator.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { errorFields } from '../../src/telemetry/log.ts'
 import { BatchLines } from '../../src/v1/batch-lines.ts'
+import { readBatchLine } from '../../src/v1/read-body.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'
 import type { FileRow, MemoryDatabase } from './memory-store/database.ts'
 import { runningProcess, type SimulatedNode, type SimulatedProcess, type Surroundings } from './node.ts'
@@ -64,7 +65,13 @@ export function batchRunnerOf(process: SimulatedProcess, { plan, ledger, world }
     store,
     node: id,
     clock,
-    format: new BatchLines({ store, limits: NO_LIMITS, maxDepth: 100, usesCache: () => false }),
+    format: new BatchLines({
+      store,
+      limits: NO_LIMITS,
+      maxDepth: 100,
+      usesCache: () => false,
+      readLarge: async (line) => readBatchLine(line),
+    }),
     starts: new LineStarts({
       store,
       creator: { admit: creator.admit.bind(creator), accept },

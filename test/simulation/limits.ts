@@ -190,7 +190,7 @@ export class Limits {
     }
   }
 
-  /** Returns whether the request repeats an earlier one whose jobs are stored, and whose key cannot have expired. */
+  /** Returns whether the request repeats an earlier one of whose jobs at least one is stored, and whose key cannot have expired. */
   #isRepeated({ request, startedMs }: CreateAttempt): boolean {
     const { ledger, world } = this.#options
     const { account, key } = request
@@ -198,7 +198,7 @@ export class Limits {
     return ledger.requests.some((one) => {
       if (one === request || one.account !== account || one.key !== key || !isSame(one, request)) return false
       return one.attempts.some((ids) =>
-        ids.every((id) => {
+        ids.some((id) => {
           const [job, known] = [this.#jobs.get(id), ledger.jobs.get(id)]
           if (job === undefined || known === undefined || job.storedMs >= startedMs) return false
           return !known.wasDeleted && world.nowMs - known.createdAtMs < ledger.retentionMs

@@ -102,15 +102,19 @@ export function acceptTests(on: On): void {
     assert.equal((await store.depth()).waiting, 1)
   })
 
-  on('accepts a request again if its jobs no longer exist', async (store) => {
+  on('accepts a request again if none of its jobs exists any more', async (store) => {
     const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
-    const [first, again] = [newJob(), newJob()]
-    await store.accept(acceptance([first], { idempotency, handedOff: true }))
-    await store.settle(settlement({ jobId: first.id, attempt: 1 }))
+    const [first, second, again] = [newJob(), newJob(), newJob()]
+    await store.accept(acceptance([first, second], { idempotency, handedOff: true }))
+    for (const { id } of [first, second]) await store.settle(settlement({ jobId: id, attempt: 1 }))
+    assert.equal(await store.deleteJob(second.id), 'deleted')
+    // Accepting it again would run, and charge for, the jobs that exist.
+    const repeated = await store.accept(acceptance([again], { idempotency }))
+    assert.deepEqual(repeated, { kind: 'repeated', jobIds: ids([first, second]) })
     while (await store.expire(expiry(now.ms + 1e8, 1000)));
     assert.deepEqual(await store.accept(acceptance([again], { idempotency })), { kind: 'accepted' })
-    const repeated = await store.accept(acceptance([newJob()], { idempotency }))
-    assert.deepEqual(repeated, { kind: 'repeated', jobIds: [again.id] })
+    const last = await store.accept(acceptance([newJob()], { idempotency }))
+    assert.deepEqual(last, { kind: 'repeated', jobIds: ids([again]) })
   })
 
   on('stores nothing of an account that does not exist, and what came with it', async (store) => {

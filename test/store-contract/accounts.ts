@@ -95,17 +95,27 @@ export function accountTests(on: On): void {
   })
 
   on('rotates a key a second time: the newest one lives as long as the first was to live', async (store) => {
+    const [minute, lifeMs] = [60_000, 10_000_000]
     await store.createKey(key())
-    await store.createKey(key({ id: 'key_2', hash: 'h2', expiresAtMs: START_MS + 10_000 }))
-    const rotate = async (keyId: string, time: number) => {
+    await store.createKey(key({ id: 'key_2', hash: 'h2', label: 'CI', expiresAtMs: START_MS + lifeMs }))
+    const rotate = async (keyId: string, time: number, graceMs: number) => {
       const ids = { newId: `${keyId}_${time}`, newHash: `${keyId}_${time}` }
-      const rotated = await store.rotateKey({ keyId, ...ids, nowMs: START_MS + time, graceMs: 100 })
+      const rotated = await store.rotateKey({ keyId, ...ids, nowMs: START_MS + time, graceMs })
       assert.equal(rotated.kind, 'rotated')
       return rotated.kind === 'rotated' && rotated.newKey.expiresAtMs
     }
-    for (const time of [500, 550, 590]) assert.equal(await rotate('key_1', time), null)
-    for (const time of [700, 750]) assert.equal(await rotate('key_2', time), START_MS + time + 10_000)
-    assert.equal((await store.findKey('h2'))?.expiresAtMs, START_MS + 800)
+    // The first two have the same grace time, the third has another.
+    const rotations = [
+      [500, 2 * minute],
+      [550, 2 * minute],
+      [590, minute],
+      [600, minute],
+    ] as const
+    for (const [time, graceMs] of rotations) {
+      assert.equal(await rotate('key_1', time, graceMs), null)
+      assert.equal(await rotate('key_2', time, graceMs), START_MS + time + lifeMs)
+    }
+    assert.equal((await store.findKey('h2'))?.expiresAtMs, START_MS + 590 + minute)
   })
 
   on('stores the latest hour in which keys were used', async (store) => {

@@ -29,17 +29,21 @@ export function auditTests(on: On): void {
     ])
   })
 
-  on('an entry names the account of its job, and none if there is no such job', async (store) => {
+  on('an entry names the account of its job or key, and none if there is no such job', async (store) => {
     const job = newJob({ account: 'other' })
     await store.accept(acceptance([job]))
+    const secret = { hash: 'h', secret: 'whsec_1' }
+    const times = { createdAtMs: now.ms, expiresAtMs: null }
+    await store.createKey({ id: 'key_1', account: 'keyed', tier: 'user_go', ...secret, ...times })
     for (const target of [job.id, newJob().id, 'not an id']) {
       await store.addAuditEntry(newEntry({ target, account: { ofJob: target } }))
       now.ms += 1
     }
+    await store.addAuditEntry(newEntry({ target: 'key_1', account: { ofKey: 'key_1' } }))
     const entries = await store.listAuditEntries({ limit: 10 })
     assert.deepEqual(
       entries.map(({ account }) => account),
-      [null, null, 'other'],
+      ['keyed', null, null, 'other'],
     )
     assert.equal((await store.listAuditEntries({ account: 'other', limit: 10 })).length, 1)
   })

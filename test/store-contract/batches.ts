@@ -116,6 +116,11 @@ export function batchTests(on: On): void {
     assert.equal(await store.findAnyBatch(newJob().id), null)
     const page = { account: 'acme', afterBatchId: second.id, limit: 5 }
     assert.deepEqual(ids(await store.listBatches(page)), [first.id])
+    const like = async (over: object) =>
+      ids(await store.listBatches({ account: 'acme', like: { ...second, ...over }, limit: 1 }))
+    assert.deepEqual(await like({}), [second.id])
+    for (const other of [{ inputFileId: 'x' }, { endpoint: 'x' }, { aboutJson: 'x' }, { createdAtMs: 1e15 }])
+      assert.deepEqual(await like(other), [])
     assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), false)
     await assert.rejects(store.createBatch(first, 3))
     await store.deleteBatchesOf('acme')
@@ -132,6 +137,20 @@ export function batchTests(on: On): void {
       assert.equal(created.filter(Boolean).length, 3)
     },
   )
+
+  on('deletes the oldest batch above a number of stored ones, if it has ended', async (store) => {
+    const [first, second] = [await create(store), await create(store)]
+    const add = async () => {
+      assert.equal(await store.createBatch({ ...first, id: newJob().id }, 100, 2), true)
+      return (await store.listBatches({ account: 'acme', limit: 5 })).map(({ id }) => id)
+    }
+    assert.deepEqual((await add()).slice(1), [second.id, first.id])
+    await store.claimBatches(NODE, 10)
+    assert.equal(await store.advanceBatch(stepOf(second.id, 1, { status: 'failed', end: END })), true)
+    const other = await create(store, 'other')
+    assert.deepEqual((await add()).slice(2), [first.id])
+    assert.notEqual(await store.findAnyBatch(other.id), null)
+  })
 
   on('claims batches up to a limit, and above it the oldest of each account', async (store) => {
     const batches = [await create(store), await create(store), await create(store)]

@@ -81,6 +81,13 @@ export function pauseTests(on: On): void {
     assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 2])
   })
 
+  on('a job that did not crash alone runs again before its crash is confirmed', async (store) => {
+    const jobs = [newJob(), newJob()]
+    await store.accept(acceptance(jobs, { handedOff: true, node: 'node-b' }))
+    await store.rescue('node-a', now.ms)
+    assert.deepEqual(ids(await claimFailing(store, 1)).toSorted(), jobs.map(({ id }) => id).toSorted())
+  })
+
   on('only the crashes of the nodes that are named are confirmed', async (store) => {
     const job = await crashedJob(store, 'node-b')
     await runAndDie(store, 'node-c', 1)

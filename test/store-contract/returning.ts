@@ -20,9 +20,12 @@ export function returnTests(on: On): void {
     assert.ok(held)
     await store.release('node-a', [claimOf(held)])
     assert.equal((await store.read('acme', held.id, expiry()))?.status, 'assigned')
-    const [again] = await claimNext(store, 'node-b', 1)
+    const [again] = await claimNext(store, 'node-a', 1)
     assert.deepEqual([again?.id, again?.attempt, again?.crashCount], [held.id, 2, 0])
+    // The earlier claim decides nothing, although the same node holds the job again.
     assert.equal(await store.settle(settlement(claimOf(held))), 'stale')
+    await store.release('node-a', [claimOf(held)])
+    assert.equal((await store.depth()).assigned, 1)
   })
 
   on('releases only what the node holds under that attempt', async (store) => {

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import type { WriteOptions } from '../../src/store/backup.ts'
+import type { WriteOptions } from '../../src/store/sqlite/backup.ts'
 import type { Lifetime } from '../parley.ts'
 
 export async function folderForTest(t: Lifetime): Promise<string> {

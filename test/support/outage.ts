@@ -117,9 +117,17 @@ export const withContent = (content: string, over: Readonly<Record<string, unkno
   job({ messages: [{ role: 'user', content }], ...over })
 
 /**
- * Creates a job, and advances the clock until it has its answer. Between the steps there are more requests than in `untilTrue`,
- * because creating, claiming, calling and storing follow one another, and the measured time should contain only waits.
+ * Returns a condition for `untilTrue` whose measured time should contain only waits. Between the steps of the clock, it makes
+ * several requests, because creating, claiming, calling and storing follow one another.
  */
+export const arrived =
+  ({ parley }: Pick<Stage, 'parley'>, condition: () => boolean) =>
+  async (): Promise<boolean> => {
+    for (let n = 0; n < ROUND_TRIPS_OF_A_JOB && !condition(); n++) await parley.get('/readyz')
+    return condition()
+  }
+
+/** Creates a job, and advances the clock until it has its answer. */
 export async function createAndWait(
   t: { signal: AbortSignal },
   stage: Stage,
@@ -130,12 +138,11 @@ export async function createAndWait(
   void stage.parley.post(MESSAGES, body, key).then((got) => {
     answer = got
   })
-  const answered = () => answer !== null
-  const arrived = async () => {
-    for (let n = 0; n < ROUND_TRIPS_OF_A_JOB && !answered(); n++) await stage.parley.get('/readyz')
-    return answered()
-  }
-  const ms = await untilTrue(t, stage, arrived)
+  const ms = await untilTrue(
+    t,
+    stage,
+    arrived(stage, () => answer !== null),
+  )
   assert.ok(answer)
   return { answer, ms }
 }

@@ -38,6 +38,7 @@ interface SetupOptions {
   readonly findsConcurrency?: boolean
   readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
+  readonly slots?: number
   /** The rate of the upstream `a`. */
   readonly rate?: RateLimits
   /** Settings of each upstream, which replace the defaults. */
@@ -85,6 +86,7 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
     clock,
     random: options.random ?? (() => 0.5),
     isPatient: options.isPatient ?? false,
+    ...(options.slots && { slots: options.slots }),
     onCall: (call) => events.push(call),
     ...(options.onFailedCall && { onFailedCall: options.onFailedCall }),
   })

@@ -157,7 +157,7 @@ onEachStore(() => {
   })
 
   test('each wrong line is named, and nothing runs', async (t) => {
-    const { openai, models } = await start(t, {
+    const { openai, models, parley } = await start(t, {
       settings: {
         limits: { body_bytes: 100_000, batch_body_bytes: 100_000, json_depth: 10 },
         tiers: { user_max: { max_input_tokens: 100, models: ['gpt-5-mini'] } },
@@ -189,6 +189,7 @@ onEachStore(() => {
         chatLine('n', 'Hello', { model: 'gpt-5' }),
         { ...chatLine('o'), body: [] },
         chatLine('p', 'Hello', { temperature: 'hot' }),
+        chatLine('q', 'x'.repeat(70_000), { stream: true }),
         `${JSON.stringify(chatLine('good too'))}\r`,
       ]),
     )
@@ -214,7 +215,11 @@ onEachStore(() => {
       [19, 'model_not_found', 'body.model'],
       [20, 'invalid_request', 'body'],
       [21, 'invalid_request', 'body.temperature'],
+      [22, 'invalid_request', 'body.stream'],
     ])
+    // A thread has read the long line.
+    const { text } = await parley.get('/metrics')
+    assert.match(text, /parley_cpu_task_seconds_count{task="read batch line"} 1\n/)
     for (const { message } of batch.errors?.data ?? []) assert.ok(message)
     assert.equal(models.completions().length, 0)
     assert.deepEqual([batch.output_file_id, batch.error_file_id], [undefined, undefined])
@@ -523,6 +528,20 @@ onEachStore(() => {
     assert.equal((await parley.store.quotaUse('user_max')).storedBytes, before - bytes)
   })
 
+  test('a retry of a request gets the batch that the request has created', async (t) => {
+    const { openai } = await start(t)
+    const first = await submit(openai, [chatLine('a')])
+    const wanted = { input_file_id: first.input_file_id, endpoint: CHAT, completion_window: '24h' } as const
+    const create = (retryCount: number, over: object = {}) => {
+      const headers = { 'x-stainless-retry-count': `${retryCount}` }
+      return openai.batches.create({ ...wanted, ...over }, { headers })
+    }
+    assert.equal((await create(1)).id, first.id)
+    const others = [await create(1, { metadata: { team: 'b' } }), await create(0)]
+    assert.equal(new Set([first.id, ...others.map(({ id }) => id)]).size, 3)
+    assert.equal((await create(2)).id, others[1]?.id)
+  })
+
   test('while a node of an earlier version is alive, batches are refused', async (t) => {
     const { openai, parley } = await start(t)
     if (!isPostgres(parley.database)) return t.skip('a file has one node')
@@ -555,5 +574,26 @@ onEachStore(() => {
     await assert.rejects(other.batches.cancel(ids[0] ?? ''), { status: 404 })
     await assert.rejects(openai.batches.retrieve('batch_x'), { status: 404 })
     for (const id of ids) await ended(t, openai, { id } as Batch)
+    // Batches with many problems are large, so other work runs between them.
+    const { store } = parley
+    const [row] = await store.listBatches({ account: 'user_max', limit: 1 })
+    let turn = 0
+    const turns = new Set<number>()
+    const large = {
+      ...row,
+      get progressJson() {
+        turns.add(turn)
+        return `${row?.progressJson}${' '.repeat(1e5)}`
+      },
+    }
+    t.mock.method(store, 'listBatches', async () => [large, large, large])
+    const count = () => {
+      turn++
+      counting = setImmediate(count)
+    }
+    let counting = setImmediate(count)
+    await openai.batches.list()
+    clearImmediate(counting)
+    assert.equal(turns.size, 3)
   })
 })

@@ -33,7 +33,7 @@ onEachStore(() => {
     assert.ok(prompt_tokens > 0 && total_tokens === prompt_tokens + completion_tokens)
   })
 
-  test('every reasoning effort that the client knows is sent to the model', async (t) => {
+  test('every reasoning effort and verbosity that the client knows is sent to the model', async (t) => {
     const { parley, models } = await startStage(t)
     const openai = openaiOf(parley, await parley.key())
     // This does not compile if a new version of the client knows another one.
@@ -52,6 +52,22 @@ onEachStore(() => {
     assert.deepEqual(
       models.completions().map(({ body }) => body.reasoning_effort),
       efforts,
+    )
+    type Verbosity = NonNullable<OpenAI.ChatCompletionCreateParams['verbosity']>
+    const sent: Readonly<Record<Verbosity, string | undefined>> = {
+      low: 'low',
+      // The default, which some model servers would reject.
+      medium: undefined,
+      high: 'high',
+    }
+    for (const verbosity of Object.keys(sent) as Verbosity[])
+      await openai.chat.completions.create({ ...HELLO, verbosity })
+    assert.deepEqual(
+      models
+        .completions()
+        .slice(efforts.length)
+        .map(({ body }) => body.verbosity),
+      Object.values(sent),
     )
   })
 

@@ -35,6 +35,16 @@ onEachStore(() => {
       ['temperature', { temperature: 3 }],
       ['max_completion_tokens', { max_completion_tokens: 0 }],
       ['messages[0].content[0].type', { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }],
+      [
+        'messages[2].name',
+        {
+          messages: [
+            { role: 'system', name: 'a', content: 'x' },
+            { role: 'user', name: 'b', content: 'x' },
+            { role: 'user', content: 'x' },
+          ],
+        },
+      ],
       ['messages[0].role', { messages: [{ role: 'tool', content: 'x' }] }],
       ['messages', { messages: [{ role: 'system', content: 'x' }] }],
       ['response_format.type', { response_format: { type: 'grammar' } }],
@@ -69,9 +79,16 @@ onEachStore(() => {
       // Fields of this prefix that newer clients may send are ignored, too.
       prompt_cache_later: { any: true },
     }
-    await openai.chat.completions.create(neutral)
-    const { model: _, messages: __, ...sent } = models.requests[0]?.body ?? assert.fail('not called')
+    const messages = ['Ada', 'agent', 'Ada'].map((name, at) => {
+      return { role: at % 2 === 0 ? ('user' as const) : ('assistant' as const), name, content: name }
+    })
+    await openai.chat.completions.create({ ...neutral, messages })
+    const { model: _, messages: received, ...sent } = models.requests[0]?.body ?? assert.fail('not called')
     assert.deepEqual(sent, {})
+    assert.deepEqual(
+      received,
+      messages.map(({ role, content }) => ({ role, content })),
+    )
   })
 
   test('keys and admin tokens are never confused', async (t) => {

@@ -5,7 +5,7 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { ChatOpenAI } from '@langchain/openai'
 import { generateObject, generateText } from 'ai'
 import { z } from 'zod'
-import { startStage } from '../http/stage.ts'
+import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { openaiOf } from './official-client.ts'
@@ -18,6 +18,13 @@ after(() => {
 
 const PERSON = z.object({ name: z.string(), born: z.number() })
 const ADA = { name: 'Ada', born: 1815 }
+
+/** As in docs/openai.md. */
+const fetchOnce: typeof fetch = async (...request) => {
+  const response = await fetch(...request)
+  if (response.headers.get('x-should-retry') !== 'false') return response
+  return new Response(response.body, { status: 400, headers: response.headers })
+}
 
 onEachStore(() => {
   test('generateText and generateObject of the AI SDK', async (t) => {
@@ -53,6 +60,30 @@ onEachStore(() => {
     models.script = () => reply.json(ADA)
     const structured = chat.withStructuredOutput(PERSON, { method: 'jsonSchema' })
     assert.deepEqual(await structured.invoke('Who?'), ADA)
+  })
+
+  test('with the function of docs/openai.md, neither framework repeats a request whose job failed, but both wait on', async (t) => {
+    const { parley, models, clock } = await startStage(t)
+    const apiKey = await parley.key()
+    const baseURL = `${parley.url}/v1`
+    const sdk = createOpenAICompatible({ name: 'parley', baseURL, apiKey, fetch: fetchOnce })('gpt-5-mini')
+    const chat = new ChatOpenAI({ model: 'gpt-5-mini', apiKey, configuration: { baseURL, fetch: fetchOnce } })
+    for (const ask of [
+      async (prompt: string) => (await generateText({ model: sdk, prompt })).text,
+      async (prompt: string) => (await chat.invoke(prompt)).content,
+    ]) {
+      models.script = () => reply.status(400)
+      await assert.rejects(ask('This fails.'), /did not return an answer/)
+      models.script = () => reply.stall()
+      const late = ask('This takes long.')
+      await pendingResponsesAre(t, parley, 1)
+      clock.advance(280_000)
+      models.script = () => undefined
+      models.release()
+      assert.equal(await late, 'echo: This takes long.')
+    }
+    const jobs = await parley.get('/api/v1/messages', apiKey)
+    assert.equal(jobs.body.data.jobs.length, 4)
   })
 
   test("an answer of the client's own is accepted as a message of the next request", async (t) => {

@@ -60,12 +60,19 @@ onEachStore(() => {
   test('a request of the Python client is answered before the timeout that it sends', async (t) => {
     const { parley, clock } = await startStage(t, { script: numbered })
     const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
-    const isHeld = clock.timerSet((ms) => ms === HELD_MS)
-    const headers = { 'x-stainless-read-timeout': `${CLIENT_MS / 1000}.0` }
-    const failed = assert.rejects(openai.chat.completions.create(SAMPLE, { headers }), /408/)
-    await isHeld
-    clock.advance(HELD_MS)
-    await failed
+    for (const [timeoutS, heldMs] of [
+      ['27.0', HELD_MS],
+      ['8.0', 4000],
+      ['3.0', 1500],
+    ] as const) {
+      const isHeld = clock.timerSet((ms) => ms === heldMs)
+      const headers = { 'x-stainless-read-timeout': timeoutS }
+      const request = { ...SAMPLE, user: timeoutS }
+      const failed = assert.rejects(openai.chat.completions.create(request, { headers }), /408/)
+      await isHeld
+      clock.advance(heldMs)
+      await failed
+    }
   })
 
   test('five equal requests that all time out and retry get five answers of five calls', async (t) => {
@@ -202,6 +209,7 @@ onEachStore(() => {
     await stopAtOnce(stage)
     const error = await failed
     assert.ok(error instanceof OpenAI.APIError && error.status === 503, `${error}`)
+    assert.equal(error.headers?.get('connection'), 'close')
     const after = await startStage(t, { after: stage, script: () => reply.text('after') })
     const retried = await openaiOf(after.parley, key).chat.completions.create(SAMPLE)
     assert.equal(textOf(retried), 'after')
@@ -218,6 +226,7 @@ onEachStore(() => {
       const error = await openai.chat.completions.create(SAMPLE, options).catch((refused: unknown) => refused)
       assert.ok(error instanceof OpenAI.APIError)
       assert.deepEqual([error.status, error.headers?.get('retry-after-ms')], [503, '1000'])
+      assert.equal(error.headers?.get('connection'), 'keep-alive')
       await models.received(1)
     }
     assert.equal(models.completions().length, 1)

@@ -34,7 +34,9 @@ onEachStore(() => {
       temperature: 0.5,
       top_p: 0.9,
       max_output_tokens: 50,
+      // As the Agents SDK sends it by default.
       reasoning: { effort: 'low' },
+      text: { verbosity: 'low' },
       store: true,
     })
     assert.match(response.id, /^resp_/)
@@ -53,6 +55,7 @@ onEachStore(() => {
       },
     )
     assert.equal(response.reasoning?.effort, 'low')
+    assert.equal(response.text?.verbosity, 'low')
     const { input_tokens, output_tokens, total_tokens } = response.usage ?? assert.fail('no usage')
     assert.ok(input_tokens > 0 && total_tokens === input_tokens + output_tokens)
     const [sent] = models.requests
@@ -62,6 +65,7 @@ onEachStore(() => {
     ])
     assert.equal(sent?.body.temperature, 0.5)
     assert.equal(sent?.body.reasoning_effort, 'low')
+    assert.equal(sent?.body.verbosity, 'low')
     const { _request_id: _, ...body } = response
     const { _request_id: __, ...again } = await openai.responses.retrieve(response.id)
     assert.deepEqual(again, body)
@@ -325,9 +329,9 @@ onEachStore(() => {
       ['input[0].content[0].type', { input: [{ role: 'user', content: [{ type: 'input_image' }] }] }],
       ['text.format.type', { text: { format: { type: 'grammar' } } }],
       ['text.format.schema.type', { text: { format: schema } }],
-      ['text.verbosity', { text: { verbosity: 'low' } }],
+      ['text.verbosity', { text: { verbosity: 'tiny' } }],
       ['max_output_tokens', { max_output_tokens: 0 }],
-      ['reasoning.summary', { reasoning: { summary: 'auto' } }],
+      ['reasoning.effort', { reasoning: { effort: 'tiny' } }],
       ['include', { include: ['reasoning.encrypted_content', 'message.output_text.logprobs'] }],
       ['include', { include: 'reasoning.encrypted_content' }],
       ['background', { background: 'yes' }],
@@ -350,7 +354,7 @@ onEachStore(() => {
       conversation: null,
       instructions: null,
       text: { format: { type: 'text' }, verbosity: 'medium' },
-      reasoning: { effort: null, summary: null },
+      reasoning: { effort: null, summary: 'auto', generate_summary: null },
       service_tier: 'auto',
       safety_identifier: 'x',
       user: 'x',

@@ -9,6 +9,7 @@ import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../d
 import {
   count,
   DEFAULT_TIERS,
+  originOf,
   strict,
   textOrNull,
   tierName,
@@ -68,7 +69,8 @@ const getSecret = adminAction({
     {
       rotate: Type.Optional(
         Type.Boolean({
-          description: 'Create a new secret first. The previous secret remains valid for 24 hours.',
+          description:
+            'Create a new secret first. The previous secret remains valid for 24 hours, or until the next rotation.',
         }),
       ),
     },
@@ -87,7 +89,7 @@ const getSecret = adminAction({
     operationId: 'getAccountSecret',
     summary: "Show or rotate the secret that signs an account's callbacks; each access is logged",
     description:
-      'With `rotate`, a new secret is created first. For 24 hours, callbacks are signed with both the new and the previous secret.',
+      'With `rotate`, a new secret is created first. For 24 hours, or until the next rotation, callbacks are signed with both the new and the previous secret.',
     success: 'The secret.',
     data: Type.Object({ secret: Type.String() }),
     answer: ({ secret, rotated }) => ({
@@ -101,7 +103,12 @@ const getSecret = adminAction({
     name: 'accounts secret',
     description: "print the secret that signs an account's callbacks",
     arguments: NAME,
-    options: { rotate: ['--rotate', 'create a new secret; the old one remains valid for 24 hours'] },
+    options: {
+      rotate: [
+        '--rotate',
+        'create a new secret; the old one remains valid for 24 hours, or until the next rotation',
+      ],
+    },
     examples: ['parley accounts secret acme', 'parley accounts secret acme --rotate'],
   },
   // Only the secret is printed, so that scripts can use the output.
@@ -116,7 +123,7 @@ const setWebhook = adminAction({
     { ...strict, examples: [{ url: 'https://example.com/parley-events' }, { url: null }] },
   ),
   // Only the origin is recorded, because paths and queries of webhooks often contain secrets.
-  details: ({ url }) => ({ origin: url ? new URL(url).origin : null }),
+  details: ({ url }) => ({ origin: url ? originOf(url) : null }),
   check: ({ url }) => {
     const checked = webhookUrl(url)
     return checked.ok ? null : refusals.invalidWebhookUrl(checked.rule)

@@ -39,11 +39,11 @@ const replayFailed = adminAction({
     data: Type.Object({ replayed: count }),
     answer: (data) => ({ message: `${data.replayed} callbacks are due now.`, data }),
   },
-  print: ({ replayed }) => ({
+  print: ({ replayed }, { account }) => ({
     json: { replayed },
     text:
       replayed === 0
-        ? 'No callback has failed, so none was replayed.'
+        ? `No callback${account === undefined ? '' : ` of account ${account}`} has failed, so none was replayed.`
         : `${replayed} ${replayed === 1 ? 'callback is' : 'callbacks are'} due now, with the full number of attempts.`,
   }),
 })

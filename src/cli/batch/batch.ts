@@ -10,7 +10,7 @@ import type { Me, Parley } from '../../../client/src/index.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { clientError, connect, interruptible, serverUrl } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError, printable, printError } from '../output.ts'
+import { CommandError, counted, printable, printError } from '../output.ts'
 import { readInput } from '../read-input.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
 import { Journal, type RunHeader } from './journal.ts'
@@ -154,9 +154,7 @@ function conclude(
 ): number {
   const shown = Object.entries(counts).filter(([status, count]) => status === 'completed' || count > 0)
   const summary = shown.map(([status, count]) => `${count} ${status}`).join(', ')
-  printError(
-    `${lines} ${lines === 1 ? 'line' : 'lines'}: ${summary}.${out === '-' ? '' : ` Results: ${out}`}`,
-  )
+  printError(`${counted(lines, 'line')}: ${summary}.${out === '-' ? '' : ` Results: ${out}`}`)
   if (json) printJson({ lines, ...counts, out: out === '-' ? null : out })
   return counts.completed === lines ? EXIT.completed : EXIT.failed
 }

@@ -4,12 +4,20 @@ import { rename, rm, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
-import { counted } from '../../counted.ts'
 import { type Report, startReport } from '../batch/report.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError, printable, printBytes, printError, printLine, table, timeOf } from '../output.ts'
+import {
+  CommandError,
+  counted,
+  printable,
+  printBytes,
+  printError,
+  printLine,
+  table,
+  timeOf,
+} from '../output.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {
@@ -22,6 +30,8 @@ export interface CreateBatchOptions extends ServerOptions {
 const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 1000
 const MAX_PRINTED = 20
+/** A batch that was just created is among this many of the newest ones. */
+const LATEST = 20
 
 /** Like the other commands below, resolves with the exit code. */
 export async function createBatch(file: string, options: CreateBatchOptions): Promise<number> {
@@ -34,8 +44,12 @@ export async function createBatch(file: string, options: CreateBatchOptions): Pr
       try {
         return await calls.create({ ...wanted, ...(metadata && { metadata }) })
       } catch (error) {
+        // Perhaps only the response was lost. Then the batch exists.
+        const batches = await calls.list(LATEST).catch(() => null)
+        const created = batches?.find(({ input_file_id }) => input_file_id === id)
+        if (created) return created
         // Without the batch, nobody would use the uploaded file.
-        await calls.deleteFile(id).catch(() => {})
+        if (batches !== null) await calls.deleteFile(id).catch(() => {})
         throw error
       }
     },

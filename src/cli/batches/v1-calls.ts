@@ -19,6 +19,7 @@ export interface Batch {
   readonly id: string
   readonly status: string
   readonly endpoint: string
+  readonly input_file_id: string
   readonly created_at: number
   readonly in_progress_at?: number
   readonly expires_at: number
@@ -117,13 +118,7 @@ export class V1Calls {
   /** Reads a response whose field `object` must have this value. */
   async #object<T>(kind: 'file' | 'batch' | 'list', path: string, init?: RequestInit): Promise<T> {
     const response = await this.#send(path, init)
-    let text: string
-    try {
-      text = await response.text()
-    } catch (error) {
-      throw this.#brokenBy(error)
-    }
-    const found = parsed(text)
+    const found = parsed(await this.#textOf(response))
     if (found?.object !== kind) throw notParley(this.#base, response.status)
     return found as T
   }
@@ -138,13 +133,15 @@ export class V1Calls {
       throw new CommandError(`Cannot reach ${this.#base}: ${printable(reasonOf(error))}.`, EXIT.unreachable)
     }
     if (response.ok) return response
-    let text: string
+    throw errorOf(response.status, await this.#textOf(response), this.#base)
+  }
+
+  async #textOf(response: Response): Promise<string> {
     try {
-      text = await response.text()
+      return await response.text()
     } catch (error) {
       throw this.#brokenBy(error)
     }
-    throw errorOf(response.status, text, this.#base)
   }
 
   /** Returns the error for a connection that broke during a response. */

@@ -4,14 +4,13 @@ import { ConfigurationError } from '../../config/file.ts'
 import { type Configuration, loadConfiguration } from '../../config/load.ts'
 import type { Environment } from '../../config/settings.ts'
 import { checkDatabase } from '../../store/open.ts'
-import { printLine } from '../output.ts'
+import type { DefaultOptions } from '../operator/shared-options.ts'
+import { counted, printLine } from '../output.ts'
 import { CALLS_PER_TARGET, type CalledTarget, callTarget } from './calls.ts'
 import { asJson, type Finding, printFinding } from './finding.ts'
 import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.ts'
 
-export interface CheckOptions {
-  readonly json?: true
-  readonly config?: string
+export interface CheckOptions extends DefaultOptions {
   /** Whether to make paid calls. */
   readonly calls?: true
 }
@@ -132,11 +131,11 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   if (targets.length === 0) return
   const about = 'calls'
   if (!calls) {
-    const says = `no calls were made. \`parley check --calls\` makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')} and reports whether it answers, and its support for roles, JSON and concurrency`
+    const says = `no calls were made. \`parley check --calls\` makes ${CALLS_PER_TARGET} paid calls to each of ${counted(targets.length, 'target')} and reports whether it answers, and its support for roles, JSON and concurrency`
     yield [{ ok: true, about, says }]
     return
   }
-  const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${count(targets.length, 'target')}`
+  const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${counted(targets.length, 'target')}`
   yield [{ ok: true, about, says }]
   // Targets are called one after the other, because targets on the same server could slow each other down.
   for (const target of targets) {
@@ -168,8 +167,4 @@ function targetsOf({ name, settings, access, models, names }: CheckedUpstream): 
     modelSetting,
     names,
   }))
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`
 }

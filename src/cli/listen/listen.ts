@@ -6,6 +6,7 @@ import { loadDatabaseUrl } from '../../config/file.ts'
 import { secretsInForce } from '../../net/signing-secrets.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database.ts'
+import type { DefaultOptions } from '../operator/shared-options.ts'
 import { CommandError, printError, printLine } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 import { createReceiver, type Delivery, deliveryJson, deliveryText, shown, timeOf } from './receive.ts'
@@ -17,15 +18,13 @@ const SECRET_VARIABLE = 'PARLEY_CALLBACK_SECRET'
 /** The status of failures with --fail-first, unless --status is given. */
 const DEFAULT_FAILURE_STATUS = 500
 
-export interface ListenOptions {
+export interface ListenOptions extends DefaultOptions {
   readonly port: number
   readonly secret?: string
   readonly account: string
   readonly status?: number
   readonly retryAfter?: number
   readonly failFirst?: number
-  readonly json?: true
-  readonly config?: string
 }
 
 /** Resolves after a shutdown signal. */

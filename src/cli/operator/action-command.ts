@@ -64,9 +64,7 @@ function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefin
   if (schema?.type === 'integer')
     return option.argParser(numberFrom(schema.minimum ?? 0, schema.maximum ?? 0))
   if (schema?.type === 'number')
-    return option.argParser(
-      schema.minimum === 0 ? upTo(schema.maximum ?? 0) : positiveUpTo(schema.maximum ?? 0),
-    )
+    return option.argParser(numberUpTo(schema.maximum ?? 0, schema.minimum === 0))
   return option
 }
 
@@ -88,18 +86,12 @@ function readAmountCap(text: string): number | 'none' | 'tier' {
   return Number(text)
 }
 
-function upTo(most: number): (text: string) => number {
+function numberUpTo(most: number, allowsZero: boolean): (text: string) => number {
   return (text) => {
     const number = Number(text)
-    if (text.trim() !== '' && number >= 0 && number <= most) return number
-    throw new InvalidArgumentError(`It must be a number from 0 to ${most}.`)
-  }
-}
-
-function positiveUpTo(most: number): (text: string) => number {
-  return (text) => {
-    const number = Number(text)
-    if (number > 0 && number <= most) return number
-    throw new InvalidArgumentError(`It must be a positive number of at most ${most}.`)
+    if (text.trim() !== '' && (number > 0 || (allowsZero && number === 0)) && number <= most) return number
+    throw new InvalidArgumentError(
+      `It must be a ${allowsZero ? `number from 0 to ${most}` : `positive number of at most ${most}`}.`,
+    )
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import type { CallbackSummary } from '../../admin/job-view.ts'
-import type { Message, Role, Status } from '../../job/job.ts'
+import type { Message, Role, Status, JobError as StoredError } from '../../job/job.ts'
 
 export type * from '../../admin/account-view.ts'
 export type * from '../../admin/audit-entry.ts'
@@ -24,12 +24,7 @@ export interface JobContent {
   readonly receipt: Receipt | null
 }
 
-export interface JobError {
-  readonly code: string
-  readonly message: string
-  readonly upstream_status?: number
-  readonly upstream_message?: string
-  readonly errors?: readonly string[]
+export interface JobError extends Omit<StoredError, 'raw_text'> {
   readonly raw_text?: string
 }
 

@@ -38,7 +38,7 @@ import {
 } from '../errors.ts'
 import { fillMissingBody, isBodyRequired } from '../json-body.ts'
 import { addressOf } from '../network-of.ts'
-import { mapValues } from '../openapi/components.ts'
+import { mapValues } from '../openapi/build-document.ts'
 import { EXAMPLE_JOB_ID } from '../openapi/examples.ts'
 import { jobIdParam } from '../openapi/job-schemas.ts'
 import { success } from '../openapi/schemas.ts'

@@ -10,7 +10,7 @@ import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
-  /** The server's own admin token. Null disables the admin API. */
+  /** The server's own admin token; null if it has none. */
   readonly token: string | null
   readonly store: OperatorStore
   /** The currency of all costs; undefined if none is configured. */

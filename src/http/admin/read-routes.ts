@@ -287,12 +287,12 @@ export function accountsRoute(app: FastifyInstance, { store, clock }: AdminOptio
     }),
     success: 'A page of accounts.',
     data: accountList,
-    read: async ({ query: { after, ...query } }) => {
+    read: async ({ query: { after, ...query }, readOnly }) => {
       const nowMs = clock.nowMs()
       const { rows, more } = await pageOf(query, (limit) =>
         store.listAccounts({ ...defined({ after }), limit, nowMs }),
       )
-      return [`${rows.length} accounts.`, { accounts: rows.map(accountView), more }]
+      return [`${rows.length} accounts.`, { accounts: rows.map((row) => accountView(row, readOnly)), more }]
     },
   })
 }
@@ -305,10 +305,10 @@ export function accountRoute(app: FastifyInstance, { store, clock }: AdminOption
     params: SUBJECT_PARAMS.account,
     success: 'The account.',
     data: account,
-    read: async ({ params: { name } }) => {
+    read: async ({ params: { name }, readOnly }) => {
       const found = ACCOUNT_NAME.test(name) ? await findAccount(store, name, clock.nowMs()) : null
       if (!found) throw noSuchAccount()
-      return ['The account.', accountView(found)]
+      return ['The account.', accountView(found, readOnly)]
     },
   })
 }
@@ -389,15 +389,18 @@ export function usageEventsRoute(app: FastifyInstance, { store, currency, clock 
     operationId: 'listUsageEvents',
     summary: 'List what each finished job used, for billing',
     description:
-      'Returns one event for each finished job, roughly in the order of creation. Store `next` with the events, and continue from there: no event is missing, and none comes twice. A job appears at least a minute after its creation, and later while 256 earlier jobs are unfinished. Events exist as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
-    querystring: filter({ after: before('The `next` of an earlier response.', 'AZpdPgAAcACAAAAAAAAAAA') }),
+      'Returns one event for each finished job, roughly in the order of creation. Store `next` with the events, and continue from there: no event is missing, and none comes twice. A job appears at least a minute after its creation, and later while 256 earlier jobs (with `account`, of this account) are unfinished. Events exist as long as their jobs (`jobs.retention_seconds`, unless a job is deleted).',
+    querystring: filter({
+      account: Type.Optional(accountName),
+      after: before('The `next` of an earlier response, for the same account.', 'AZpdPgAAcACAAAAAAAAAAA'),
+    }),
     success: 'A page of usage events.',
     data: usageEventList,
-    read: async ({ query: { after, ...query } }) => {
+    read: async ({ query: { account, after, ...query } }) => {
       const cursor = after === undefined ? FIRST_EVENT : readUsageCursor(after)
       if (cursor === null) throw invalid('after: must be the `next` of a response')
       const most = query.limit ?? LIMIT.default
-      const { events, more, next } = await readUsageEvents(store, cursor, most, clock.nowMs())
+      const { events, more, next } = await readUsageEvents(store, cursor, most, clock.nowMs(), account)
       const data = { events, ...defined({ currency }), more, next: usageCursorText(next) }
       return [`${events.length} events.`, data]
     },

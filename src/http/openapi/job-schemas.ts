@@ -128,41 +128,28 @@ export const metadata = Type.Record(Type.String(), {
   description: 'The `metadata` of the request; `{}` if it had none. Only with `include=metadata`.',
 })
 
-const open = (status: string) => ({
+const fieldsOf = (status: string, result: Schema, error: Schema) => ({
   status: Type.Literal(status),
   job_id: jobId,
   created_at: createdAt,
-  result: none,
-  error: none,
+  result,
+  error,
   usage: Type.Optional(usage),
+  metadata: Type.Optional(metadata),
+})
+
+const open = (status: string) => ({
+  ...fieldsOf(status, none, none),
   waiting_for: Type.Optional(
     Type.Enum(['budget'], {
       description:
         'Only with `include=usage`: the job is queued until the monthly money cap has room for it.',
     }),
   ),
-  metadata: Type.Optional(metadata),
 })
 
-const completed = {
-  status: Type.Literal('completed'),
-  job_id: jobId,
-  created_at: createdAt,
-  result: jobResult,
-  error: none,
-  usage: Type.Optional(usage),
-  metadata: Type.Optional(metadata),
-}
-
-const failed = {
-  status: Type.Literal('failed'),
-  job_id: jobId,
-  created_at: createdAt,
-  result: none,
-  error: jobError,
-  usage: Type.Optional(usage),
-  metadata: Type.Optional(metadata),
-}
+const completed = fieldsOf('completed', jobResult, none)
+const failed = fieldsOf('failed', none, jobError)
 
 const pendingJob = Type.Object(open('pending'), { title: 'PendingJob', description: 'The job is queued.' })
 const assignedJob = Type.Object(open('assigned'), {

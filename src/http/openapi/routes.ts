@@ -8,8 +8,7 @@ import type { FastifyInstance } from 'fastify'
 import { moduleURL } from '../../module-url.ts'
 import '../request-context.ts'
 import { JSON_TYPE } from '../envelope.ts'
-import { bufferOf, madeInThread } from '../made-in-thread.ts'
-import { createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
+import { bufferOf, createStaticFile, madeInThread, type StaticFile, sendStaticFile } from '../static-file.ts'
 import {
   buildDocument,
   type DeclaredOperation,

@@ -1,4 +1,4 @@
-/** Acceptances in Postgres: large groups, keys that are looked up among many, and equal keys in one group. */
+/** Acceptances in Postgres: large groups, keys that are found among many, and equal keys in one group. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
@@ -83,7 +83,7 @@ test('the second of two equal keys in one group is accepted if it repeats a requ
   await store.accept(acceptance([gone], { handedOff: true, idempotency: idempotencyOf('f') }))
   await store.settle(settlement({ jobId: gone.id, attempt: 1 }))
   assert.equal(await store.deleteJob(gone.id), 'deleted')
-  // Two groups are in commit at once, so what comes after them shares one.
+  // Two groups can be in commit at the same time. These fill both, so the next acceptances share a group.
   const before = [newJob(), newJob()].map((job) => store.accept(acceptance([job])))
   const jobs = [newJob(), newJob(), newJob(), newJob()]
   const accepted = await Promise.all(

@@ -1,6 +1,6 @@
 /**
- * Stores new jobs in Postgres, those of many acceptances in one statement. They can have idempotency keys, and can be handed off,
- * queued, or completed by a cached response. `fair-order.ts` gives queued jobs their turns.
+ * Stores new jobs in Postgres, those of many acceptances in one statement. Acceptances can have idempotency keys, and jobs can
+ * be handed off, queued, or completed by a cached response. `fair-order.ts` gives queued jobs their turns.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
@@ -22,14 +22,17 @@ import { requestBytesOf } from '../stored-bytes.ts'
 import { arrays, NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
 import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
-import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
+import { MAX_WEIGHT } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-/** Each idempotency key of a group takes an entry in the lock table of the database, which has 6,400 entries by default. */
+/**
+ * The maximum of acceptances in a group. Each idempotency key takes an entry in the database's lock table, which has 6,400
+ * entries by default.
+ */
 const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
@@ -59,21 +62,21 @@ interface Remembered {
   readonly jobIds: readonly string[]
 }
 
-/** Whether cached responses completed jobs of the last group. */
+/** Whether cached responses completed jobs in the last group. */
 interface CachedLately {
   is: boolean
 }
 
 interface Result {
   readonly accepted: Accepted
-  /** The request that is now stored under the acceptance's key; null if it has no key. */
+  /** The request that is now stored under the key of the acceptance; null if it has no key. */
   readonly remembered: Remembered | null
 }
 
 /**
- * If several acceptances have the same key, only the first is sent to the database, and its result decides the others. A
- * statement that cannot use cached responses costs the database half as much. It is tried first unless the last group used some,
- * and the acceptances that it leaves out are sent again.
+ * If several acceptances have the same key, only the first is sent to the database, and its result decides the others.
+ * A statement that cannot use cached responses costs the database half as much. It is tried first, unless cached responses
+ * completed jobs in the last group. Acceptances that it leaves out are sent again.
  */
 async function acceptGroup(
   parts: PostgresParts,
@@ -97,14 +100,14 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
-        // A conflict does not show whether the jobs of the earlier request still exist, and this acceptance may repeat that
-        // request.
+        // A conflict does not show whether the jobs of the earlier request still exist. This acceptance may repeat that
+        // request, so it needs a result of its own.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
-        // The first stored nothing, and this one may cost less.
+        // The first acceptance stored nothing, and this one may cost less.
         if (result.accepted.kind === 'over cost cap') return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
-      // The first was rejected for its contents; this one may be a different request.
+      // The contents of the first acceptance were rejected, but this one may be a different request.
       else return true
       return false
     })
@@ -122,9 +125,9 @@ function repeats({ idempotency }: Acceptance, remembered: Remembered | null): bo
   return remembered?.fingerprint === idempotency?.fingerprint
 }
 
-/** The result of an acceptance whose key has this earlier request. */
+/** The result of an acceptance whose key is stored with this earlier request. */
 function resultOf(acceptance: Acceptance, remembered: Remembered | null): Accepted {
-  // The same job ID means that this acceptance itself was stored, and its first response was lost.
+  // If the job ID is the same, this acceptance itself was stored, and the first response to it was lost.
   if (remembered === null || remembered.jobIds[0] === acceptance.jobs[0]?.job.id) return { kind: 'accepted' }
   return earlierOf(acceptance.idempotency, remembered)
 }
@@ -134,9 +137,9 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * Stores all acceptances or none, except those that it leaves out. All must be from one node, with distinct keys.
- * @param mode `uncached` is `first`, but leaves out acceptances whose jobs may have cached responses
- * @param found set here: whether there were cached responses
+ * Stores all acceptances or none, except those that it leaves out. All must be from one node and have different keys.
+ * @param mode `uncached` is like `first`, but leaves out acceptances whose jobs may have cached responses
+ * @param found `cached` is set if there were cached responses
  */
 async function acceptAll(
   { database, walks, notifications, others }: PostgresParts,
@@ -169,13 +172,13 @@ async function acceptAll(
     : mode === 'uncached'
       ? await database.query(uncached, values.slice(0, uncached.parameters))
       : await database.query(ACCEPT[mode], values)
-  // The first try may have waited for a lock until now, so only a new statement sees what it stored.
+  // The statement may have waited for a lock that the first try held. Only a new statement sees what that try stored.
   if (mode === 'again') rows.push(...(await database.query(ANSWERED, [jobs.map(({ job }) => job.id)])))
   const taken = new Map<number, Remembered>()
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
   const leftOut = new Set<number>()
-  /** The least turn that was queued, by route. */
+  /** The lowest turn that was queued, by route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
@@ -195,7 +198,7 @@ async function acceptAll(
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
     return { accepted, remembered: earlier ?? own }
   })
-  // The turns that the first try assigned are unknown.
+  // The turns that the first try assigned are not known.
   if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
   for (const [route, turn] of queued) {
     walks.joined(route, turn)
@@ -288,7 +291,7 @@ const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TU
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
 const CAPS_FROM = TURNS_AT + 5
 
-/** Null if the account does not exist. The column does not allow null, so the statement then fails with `UnknownAccount`. */
+/** Null if the account does not exist. The column must not be null, so the statement then fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
@@ -296,7 +299,7 @@ const TEXT_OF_CACHED = textOfColumn('n', 'content')
 const ANSWERED_NOW = `union all
     select 'answered', null, id, null, null, case when origin is not null then ${TEXT_OF_CACHED} end, null, null from n where cached_id is not null`
 
-/** `over` has the requests that would exceed the cost cap of their account, if it has one. */
+/** The CTE `over`: the requests that would exceed the cost cap of their account. */
 const OVER = `costs as (
     select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
     from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
@@ -310,7 +313,7 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
-/** Locks the keys of the acceptances and selects those that are already stored. */
+/** Locks the keys of the acceptances, and selects those that are already stored. */
 const TAKEN_KEYS = `
   keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -320,7 +323,7 @@ const TAKEN_KEYS = `
     from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
-/** @param without the CTE with further requests that are not accepted */
+/** @param without the CTE with more requests that are not accepted */
 const remember = (without: string | null) => `
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
@@ -351,7 +354,7 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** Places jobs that are all handed off. */
+/** Stores the places of jobs that are all handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -369,15 +372,15 @@ const ROWS_OF_TURNS = `union all
   select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
 
 /**
- * Accepts jobs that have no cached response, and returns the others as `left out`. It consists of only the parts that the group
- * needs, because starting a statement costs more than storing a job. The parts for keys, for queued jobs and above all for
- * outcomes, which open every partition, cost the most to start.
+ * Accepts jobs that have no cached response, and returns the others as `left out`. The statement contains only the parts that
+ * the group needs, because starting a statement costs more than storing a job. The most expensive parts are those for outcomes,
+ * which open every partition, then those for keys and queued jobs.
  */
 const acceptUncached = (
   isKeyed: boolean,
   isQueued: boolean,
 ): Statement & { readonly parameters: number } => ({
-  // It takes only the first of the values of `ACCEPT`.
+  // The statement takes only the first of the values of `ACCEPT`.
   parameters: isQueued ? TURNS_AT : isKeyed ? TURNS_AT - 1 : KEYS_FROM - 1,
   name: `accept uncached${isKeyed ? ' keyed' : ''}${isQueued ? ' queued' : ''}`,
   text: `
@@ -406,9 +409,9 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `taken_keys` locks all keys first, so that of equal keys on several nodes one is accepted; `taken` has those already stored.
- * `n` has the jobs of the other acceptances, with the cached response that completes each. The result has a row for each taken
- * key, a row for each completed job, and a row with the least turn queued on each route.
+ * `taken_keys` locks all keys first, so that only one of several nodes accepts a key; `taken` has the keys that are already
+ * stored. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
+ * each taken key, a row for each completed job, and a row with the lowest turn that was queued on each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -454,7 +457,7 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   ${ROWS_OF_TURNS}`,
 })
 
-/** `again` repeats an unknown commit: it does not change what the first try stored. */
+/** `again` repeats an acceptance whose commit is unknown. It does not change what the first try stored. */
 const ACCEPT: Readonly<Record<Mode, Statement>> = {
   first: accept('first', false),
   again: accept('again', false),

@@ -1,4 +1,10 @@
-/** Pending callbacks in Postgres. Concurrent calls share statements. */
+/**
+ * Pending callbacks in Postgres, and how the callback that reports the end of a batch is stored. Concurrent calls share
+ * statements.
+ */
+
+import type { BatchReport } from '../batch-store.ts'
+import { advanceBatch } from '../batches.ts'
 import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
 import {
   type AttemptRecord,
@@ -10,11 +16,15 @@ import {
   DELIVERY_QUEUES,
   MAX_ATTEMPTS_LENGTH,
 } from '../callback-store.ts'
+import { NO_MODEL } from '../job-rows.ts'
 import { numberOf, textOf } from '../rows.ts'
-import { resultBytesOf } from '../stored-bytes.ts'
+import { raw, type Steps, sql } from '../sql.ts'
+import { requestBytes, resultBytesOf } from '../stored-bytes.ts'
 import { unnest } from './columns.ts'
 import type { Database, Statement } from './database.ts'
+import { POSTGRES } from './dialect.ts'
 import type { PostgresParts } from './parts.ts'
+import { QUOTA_COLUMNS } from './quotas.ts'
 import { textOf as textOfColumn } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
@@ -93,15 +103,15 @@ function keyOf(jobId: string, attempt: number): string {
   return `${jobId} ${attempt}`
 }
 
-/** Postgres reads these lengths and first characters without reading whole texts. */
+/** Postgres reads the lengths and the beginning without reading whole texts. */
 const SELECT_TAKEN = `
   select t.*, left(j.callback, ${URL_PREFIX}) as callback_prefix,
     octet_length(j.callback) + ${resultBytesOf('o')} as body_bytes
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node took stay with it,
- * regardless of the clocks.
+ * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has taken stay
+ * with that node, whatever the clocks of nodes show.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -118,7 +128,10 @@ const TAKE = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows by ID, so that no two statements deadlock. */
+/**
+ * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that no two
+ * statements deadlock.
+ */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
   text: `
@@ -146,7 +159,7 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
-/** Changes nothing if it is repeated because its response was lost: the attempt is already the last one. */
+/** If this is repeated because its response was lost, it changes nothing: the attempt is already the last line. */
 const RECORD = {
   name: 'record callbacks',
   text: `
@@ -168,4 +181,27 @@ const DEFER: Statement = {
   update callbacks c set attempt = c.attempt - 1, tries = c.tries - 1, under_way = false, due_at_ms = p.due_at_ms
   from unnest($2::uuid[], $3::integer[], $4::bigint[]) as p(job_id, attempt, due_at_ms)
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
+}
+
+/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
+export const batchStepOperations = { advanceBatch: advanceBatch(POSTGRES, owe) }
+
+function* owe({ batchId, account, callback, createdAtMs, nowMs }: BatchReport): Steps<void> {
+  const id = sql`${batchId}::uuid`
+  const at = sql`${Math.floor(nowMs)}::bigint`
+  const bytes = sql`${requestBytes('[]', '{}', callback) + 2}::bigint`
+  yield sql`
+  with job as (
+    insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback)
+    values (${id}, ${account}, '', ${NO_MODEL}, 0, 0, ${Math.floor(createdAtMs)}::bigint, '[]', '{}', ${callback})
+  ),
+  outcome as (
+    insert into outcomes (id, status, usage, receipt, node, attempt, deaths, claimed_at_ms, settled_at_ms, counted, bytes)
+    values (${id}, 'completed', '{}', '{}', '', 0, 0, ${at}, ${at}, true, ${bytes})
+  ),
+  owed as (
+    insert into callbacks (job_id, account, owed_since_ms, due_at_ms) values (${id}, ${account}, ${at}, ${at})
+  )
+  insert into quota_deltas (${raw(QUOTA_COLUMNS)})
+  values (${account}, hour_of_job(${id}), 0, 0, ${bytes}, 0)`
 }

@@ -10,12 +10,13 @@ import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Statement } from './database.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 
-/** A node that has not asked for its cancelled jobs for this long is dead. */
+/** A node that has not read its cancelled jobs for this long is dead. */
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
- * The row in `open_jobs` fences all writes, so the node that holds a cancelled job cannot settle it. `outcomes.node` stores who
- * cancelled the job, since no node settled it; no node can have such a name.
+ * Settles the open jobs that meet the condition. Returns how many. Every write of a holder requires the row in `open_jobs`, so
+ * the node that holds a cancelled job cannot settle it. `outcomes.node` stores who cancelled the job, because no node settled
+ * it. No node can have such a name.
  */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { by, errorJson, usageJson, nowMs } = outcome
@@ -67,12 +68,12 @@ export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCa
   }
 }
 
-/** Deletes reports that no node took in time. */
+/** Deletes reports that their node did not read in time. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-/** A lookup by primary key, because every node runs this often and mostly finds nothing. */
+/** Finds rows by the primary key, because every node runs this often and usually finds nothing. */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

@@ -1,8 +1,9 @@
 /**
- * The statements that claim jobs in Postgres: by a walk of a route, from one account, and suspects. They keep the planner from
- * overestimating how many rows there are, which once made it read all of `open_jobs` for each claim: limits are literal numbers
- * (it assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up one by one. Only the rows
- * that `first` reads are locked. For conditions on routes and accounts, see `isOnRoute`.
+ * The statements that claim jobs in Postgres: by a walk of a route, from one account, and suspects. Only the rows that `first`
+ * reads are locked.
+ * The planner must not overestimate the number of rows; it once read all of `open_jobs` for each claim. So limits are literal
+ * numbers (it assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up one by one. For
+ * conditions on routes and accounts, see `isOnRoute`.
  */
 import { COUNTED_OF_QUEUE, INLINE_TEXT_BYTES } from '../store.ts'
 import { requestBytesOf } from '../stored-bytes.ts'
@@ -13,9 +14,10 @@ const inline = (column: string, text = column) =>
   `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
- * Claims the jobs of `first` and returns them in order. `octet_length` does not read large texts, which are stored outside of
- * their rows.
- * @param looked columns that every row gets and that report where the walk ended; without jobs, there is one row with only these
+ * Claims the jobs of `first` and returns them in order. `octet_length` does not read large texts, because these are stored
+ * outside of their rows.
+ * @param looked the CTE with columns that every row gets, which report where the walk ended. Without jobs, the result is one
+ * row with only these columns
  */
 const claimAll = (now: string, looked: string) => `
   taken as (
@@ -37,9 +39,9 @@ const claimAll = (now: string, looked: string) => `
 const NO_WALK = '(select 1 as one)'
 
 /**
- * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place to start at, $7 how many rows to read, $8 accounts and $9
- * jobs to skip. If it claims fewer jobs than the limit, it also returns the last row that it read, how many it read, and the
- * first skipped job of $9 that is queued behind the start.
+ * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place at which to start, $7 how many rows to read, $8
+ * accounts and $9 jobs to skip. If it claims fewer jobs than the limit, it also returns the last row that it read, how many
+ * rows it read, and the first job of $9 that is queued at or after the start.
  */
 export const WALK = {
   name: 'claim of route',
@@ -90,7 +92,8 @@ export const CLAIM_OF_LANE = {
 
 /**
  * $1 node, $2 limit, $3 the current time, $4 the crash count of the suspects, $5 the crash count at which a suspect fails if it
- * ran alone in each crash (it is claimed only once all of its crashes are confirmed), $6 routes to skip.
+ * ran alone in its last crash, $6 routes to skip. A suspect that must fail is claimed only when all of its crashes are
+ * confirmed.
  */
 export const CLAIM_SUSPECTS = {
   name: 'claim suspects',
@@ -105,7 +108,7 @@ export const CLAIM_SUSPECTS = {
   ${claimAll('$3', NO_WALK)}`,
 }
 
-/** Jumps in the index from one route to the next. */
+/** Jumps in the index from one route to the next, without reading the jobs in between. */
 const ROUTES = `with recursive routes (route) as (
     (select route from open_jobs where turn is not null order by route, turn, id limit 1)
     union all
@@ -127,7 +130,9 @@ export const QUEUE_DEPTHS = {
   where r.route is not null`,
 } as const
 
-/** The routes with queued jobs, and a row with the next deadline. The offset keeps the planner from using the index of lanes. */
+/**
+ * The routes with queued jobs, and a row with the next deadline. The offset prevents the planner from using the index of lanes.
+ */
 export const QUEUED = {
   name: 'queued',
   repeatable: true,

@@ -1,4 +1,4 @@
-/** What claims and searches of open jobs cost in Postgres, however long the queue is. */
+/** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
@@ -24,7 +24,7 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Of a job `n`, in SQL. */
+/** Columns of the job number `n`, as SQL. */
 interface Columns {
   readonly account: string
   readonly route: string
@@ -32,8 +32,8 @@ interface Columns {
 }
 
 /**
- * A connection as a node has it, and a long queue. Every row is written once: an older version of one stays in the indexes while
- * any other test has a transaction open, and would count as pages read.
+ * Creates a long queue, and a connection with a node's settings. Every row is written only once: while another test has an open
+ * transaction, older versions of rows would stay in the indexes and count as pages read.
  */
 async function longQueue(t: TestContext, { account, route, deaths }: Columns): Promise<pg.Client> {
   const url = await freshDatabase(t)
@@ -51,7 +51,7 @@ async function longQueue(t: TestContext, { account, route, deaths }: Columns): P
 
 const isLast = (yes: string, no: string) => `case when n = ${JOBS} then ${yes} else ${no} end`
 
-/** Runs the statement; returns the pages that it read, the types of its plan's nodes, and the most rows that one returned. */
+/** Runs the statement. Returns how many pages it read, the node types of its plan, and the most rows that one node returned. */
 async function explain(client: pg.Client, { text }: Statement, values: string) {
   await client.query(`prepare explained as ${text}`)
   const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(

@@ -59,7 +59,7 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** @param route null if the turns of the rows are not those of one route */
+  /** @param route null if the jobs are of several routes */
   const claimedOf = (route: string | null, rows: readonly Row[]): Claimed['jobs'] => {
     const claimed = rows.filter(({ id }) => id !== null)
     if (route !== null) for (const row of claimed) walks.claimed(route, numberOf(row, 'turn'))
@@ -117,7 +117,10 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
   }
 }
 
-/** Where the next walk starts: behind the rows that this one read, but not behind a job that it must skip. */
+/**
+ * Returns where the next walk starts: after the rows that this walk read, but not after a job that it skipped because of
+ * `exceptJobs`.
+ */
 function endOf(rows: readonly Row[], from: Place, most: number): WalkEnd {
   const [first = {}] = rows
   const last = first.looked === null ? rows.at(-1) : { turn: first.looked_turn, id: first.looked_id }

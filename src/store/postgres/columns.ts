@@ -37,7 +37,7 @@ export const NEW_JOB_TYPES = [
 export const NEW_JOB_NAMES =
   'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
 
-/** @param messages the messages of the jobs, as they are stored */
+/** @param messages the messages of the jobs in their stored form */
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
   const deadlines: (number | null)[] = []
   const priorities: (Priority | null)[] = []
@@ -78,7 +78,7 @@ export function contentOf({ outcome }: Settlement): string | null {
 
 /**
  * Large columns come last, because the driver copies everything before a parameter that does not fit into its buffer.
- * @param contents the contents of the settlements, as they are stored
+ * @param contents the contents of the settlements in their stored form
  */
 export function settlementColumns(
   settlements: readonly Settlement[],
@@ -106,17 +106,17 @@ export function settlementColumns(
   ]
 }
 
-/** Returns for example `unnest($3::uuid[], $4::text[] …)`, where `from` is the number of the first parameter. */
+/** Returns, for example, `unnest($3::uuid[], $4::text[] …)`. `from` is the number of the first parameter. */
 export function unnest(types: readonly string[], from: number): string {
   return `unnest(${arrays(types, from)})`
 }
 
-/** Returns for example `$3::uuid[], $4::text[] …`. */
+/** Returns, for example, `$3::uuid[], $4::text[] …`. */
 export function arrays(types: readonly string[], from: number): string {
   return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }
 
-/** Reads a row with the columns of `jobs` and of the claim; it has no texts if they are too large. */
+/** Reads a row with the columns of `jobs` and of the claim. If the texts are too large, the row does not contain them. */
 export function readClaimedJob(row: Row): Claimed['jobs'][number] {
   const earlierJson = textOrNull(row, 'earlier')
   const crashCount = numberOf(row, 'deaths')

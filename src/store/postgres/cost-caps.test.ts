@@ -1,4 +1,4 @@
-/** Caps in money that several nodes keep together, while jobs are settled and sums are folded. */
+/** Several nodes keep cost caps together, while jobs are settled and sums are folded. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'

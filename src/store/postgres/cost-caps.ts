@@ -53,7 +53,7 @@ function readJob(row: Row): JobOverBudget {
   }
 }
 
-/** $1 the queues. Jumps in the index from one account with queued jobs to the next. */
+/** $1 the queues. Jumps in the index from one account with queued jobs to the next, without reading the jobs in between. */
 export const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
@@ -95,7 +95,7 @@ const JOBS: Statement = {
 
 /**
  * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
- * runs, $9 the current time, $10 the turns of routes. Locks the account as accepting its jobs does (`over_cost_caps`).
+ * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like the acceptance of its jobs.
  */
 const QUEUE: Statement = {
   name: 'queue within budget',
@@ -134,11 +134,11 @@ const QUEUE: Statement = {
 }
 
 /**
- * Which requests of a group would exceed the cap in money of their account, in the order of requests. It locks the accounts in
- * sorted order before it looks, so no two nodes accept what only one of them may, and none waits for another in a circle: keys are
- * locked before. Each statement of a function sees what was committed before it. A job that is settled meanwhile is in one of the
- * two sums, because one statement reads both.
- * A request whose first job (ids) exists was accepted by the try that is being repeated.
+ * Returns which requests of a group would exceed the cost cap of their account, in the order of requests. It locks the accounts
+ * before it reads, so that two nodes cannot accept what only one of them may. The locks are in sorted order, after those of
+ * keys, so no two nodes deadlock. Each statement of a function sees what was committed before it. A job that is settled during
+ * the call is in exactly one of the two sums, because one statement reads both.
+ * If the first job of a request (`ids`) exists, an earlier try whose commit was unknown has accepted the request.
  */
 export const COST_CAPS_MIGRATION = `
 create function over_cost_caps(

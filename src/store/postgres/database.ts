@@ -1,6 +1,6 @@
 /**
- * Connections to Postgres: a pool, named statements, and errors classified by meaning (errors.ts). No query waits forever: the
- * server ends a slow one, and a connection that does not respond is closed.
+ * Connections to Postgres: a pool, named statements, and errors classified by what they mean (errors.ts). No query waits
+ * forever: the server ends a slow one, and a connection that does not respond is closed.
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
@@ -8,22 +8,22 @@ import type { Methods, Operation, Sql, Steps } from '../sql.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
-/** How long connecting may take, and how long after its time limit a statement's error may take to arrive. */
+/** The time limit of connecting, and how long after its time limit the error of a statement may take to arrive. */
 const NETWORK_MS = 5_000
-/** Limits how long a node that is suspended during a transaction holds row locks, whose rows other nodes skip. */
+/** How long a node that is suspended during a transaction can hold row locks. Other nodes skip the locked rows. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each statement finds its few rows by an index. Without these settings, the planner reads and sorts the whole queue for a claim
- * if the table has no statistics yet, or keeps a plan from when the table was empty. Where a whole table must be read, the
- * planner must not compile the statement because that seems expensive. With these settings one plan suits all values; planning
- * each claim would cost as much as the claim.
+ * Each statement finds its few rows by an index. Without these settings, the planner would read and sort the whole queue for a
+ * claim if the table has no statistics yet, or keep a plan from when the table was empty. A statement that must read a whole
+ * table seems expensive, but compiling it (JIT) would not pay. One plan suits all values: planning each claim would cost as
+ * much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 /**
- * Statements that wait for a lock must see what its last holder committed. At the other levels they keep an older snapshot, and
- * two nodes would accept jobs that together exceed a cap.
+ * A statement that waits for a lock must see what the lock's last holder committed. At other levels it keeps an older snapshot,
+ * so two nodes could accept jobs that together exceed a cap.
  */
 const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 
@@ -31,7 +31,7 @@ const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** True if a second run changes nothing and returns the same. The statement is then repeated if the connection broke. */
+  /** Present if a second run changes nothing and returns the same. Then the statement is repeated if the connection broke. */
   readonly repeatable?: true
 }
 
@@ -42,12 +42,13 @@ export interface Queries {
 
 export interface DatabaseOptions {
   readonly url: string
+  /** The maximum number of connections of this node. */
   readonly connections: number
   /** Whether statements are prepared by name. Must be false behind poolers that change the connection between transactions. */
   readonly prepare: boolean
-  /** The time limit of a statement: one that reaches it must be blocked by a lock or a failing disk. */
+  /** The time limit of a statement. One that reaches it is blocked by a lock or a failing disk. */
   readonly statementMs: number
-  /** The time limit of connecting, and what the network adds to that of a statement. The default is `NETWORK_MS`. */
+  /** The time limit of connecting, which is also added to that of a statement for the network. `NETWORK_MS` if absent. */
   readonly networkMs?: number
 }
 
@@ -74,6 +75,22 @@ export function connectionSettings(
   }
 }
 
+/** Runs the work on a connection of its own, which it closes afterwards. @param statementMs as for `connectionSettings` */
+export async function withClient<T>(
+  url: string,
+  statementMs: number | null,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client(connectionSettings(url, statementMs))
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
 /** Keeps options that the URL contains, such as a search_path. */
 function withOptions(url: string): string {
   const address = new URL(url)
@@ -85,7 +102,7 @@ function withOptions(url: string): string {
 
 const BIGINT = 20
 
-/** Parses bigint as a number, since our times and counts fit a double. By default they would be texts. */
+/** Parses bigint as a number, because Parley's times and counts fit into a double. The driver's default is text. */
 const numbersForBigints: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
@@ -108,8 +125,8 @@ export class Database implements Queries {
   }
 
   /**
-   * Runs one statement in its own transaction. Rejects with `OutcomeUnknown` if it may have run, and with another
-   * `StoreUnavailable` if it did not run and can be retried.
+   * Runs one statement in a transaction of its own. Rejects with `OutcomeUnknown` if the statement may have run, and with
+   * another `StoreUnavailable` if it did not run and can be retried.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const work = (client: pg.ClientBase) => this.#run(client, statement, values)
@@ -162,7 +179,7 @@ export class Database implements Queries {
   async #withClient<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
     const client = await this.#connect()
     let broken = false
-    // A connection that breaks between two statements emits an error; the next statement on it is rejected.
+    // A connection that breaks between two statements emits an error. The next statement on it rejects.
     const onError = () => {
       broken = true
     }
@@ -194,7 +211,7 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** Turns operations whose SQL both stores share into methods that run on this database. */
+/** Turns operations with SQL of both stores into methods that run on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,
@@ -215,7 +232,7 @@ async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise
   return next.value
 }
 
-/** Runs a statement of the SQL that both stores share. */
+/** Runs a statement with SQL that both stores share. */
 export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
   const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
   const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`

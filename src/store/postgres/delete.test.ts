@@ -1,4 +1,4 @@
-/** Deleting an account in Postgres while jobs and batches of it are being stored. */
+/** The deletion of an account in Postgres while its jobs and batches are being stored. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -26,7 +26,7 @@ const WAITING =
 
 test('a job whose transaction began before its account was deleted is found when that ends', async (t) => {
   const { store, client, count } = await start(t)
-  // Its transaction has stored the job, and waits for this one.
+  // The transaction of the acceptance has stored the job, and waits for this transaction.
   await client.query('begin')
   await client.query("insert into idempotency values ('acme', 'key', 'f', '[]', 0)")
   const idempotency = { key: 'key', fingerprint: 'f', untilMs: now.ms + 1000 }
@@ -62,7 +62,7 @@ test('a batch is deleted with the lines of a step that was being stored', async 
   const [id, jobId, inputFileId] = [newJob().id, newJob().id, newJob().id]
   const batch = { id, account: 'acme', inputFileId, endpoint: '', aboutJson: '{}', createdAtMs: now.ms }
   await store.createBatch({ ...batch, deadlineMs: now.ms }, 1)
-  // What a step does before it commits.
+  // A step does the same before it commits.
   await client.query('begin')
   await client.query('update batches set version = version + 1')
   await client.query("insert into batch_lines values ($1, 1, 'line', $2)", [id, jobId])

@@ -1,13 +1,13 @@
 /**
- * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as possible.
+ * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as
+ * possible.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
 import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
-import { connectionSettings, type Database, type Statement } from './database.ts'
+import { type Database, type Statement, withClient } from './database.ts'
 import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
@@ -15,15 +15,15 @@ import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 /** Longer than Postgres allows a transaction to be idle (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
-/** The clock of the node that wrote a job's times may have been wrong by this much. */
+/** How wrong the clock of the node that wrote a job's times may have been. */
 const CLOCK_SLACK_MS = 600_000
 
-/** Keeps the reports of cancellations: nodes must still read them to stop running these jobs. */
+/** Deletes finished jobs. Keeps reports of cancellations, because nodes must still read them to stop running those jobs. */
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = rows.map((row) => textOf(row, 'id'))
   yield deleteRows(ids)
-  // Cached responses are found by their time of expiry, because there is no index by job. They expire at most the longest TTL
-  // after their job, so the range includes at most an extra hour of responses.
+  // There is no index of cached responses by job, so they are found by their time of expiry. They expire at most the longest
+  // TTL after their job, so this range includes at most one more hour of responses.
   const times = rows.flatMap((row) => {
     const settledAtMs = numberOf(row, 'settled_at_ms')
     return [settledAtMs, numberOrNull(row, 'claimed_at_ms') ?? settledAtMs]
@@ -61,8 +61,8 @@ export function deletionOperations(
 }
 
 /**
- * Resolves when every transaction that stores jobs has ended. One that began before an account was deleted does not see the
- * deletion and may still store a job for the account. Waits no longer than a transaction may be idle.
+ * Resolves when every transaction that was storing jobs has ended. A transaction that began before the account was deleted does
+ * not see the deletion, and may still store a job for the account. Waits no longer than a transaction may be idle.
  */
 async function writersEnded(database: Database): Promise<void> {
   const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
@@ -74,19 +74,14 @@ async function writersEnded(database: Database): Promise<void> {
 }
 
 /**
- * Uses a separate connection, because a vacuum cannot run in a transaction and needs no time limit. Tables that the role does not
- * own are left to autovacuum.
+ * Uses a separate connection, because a vacuum cannot run in a transaction and must have no time limit. Tables that the role
+ * does not own are left to autovacuum.
  */
 async function vacuum(url: string): Promise<void> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    await client.query(`vacuum ${DELETED_FROM.join(', ')}`)
+    await withClient(url, null, (client) => client.query(`vacuum ${DELETED_FROM.join(', ')}`))
   } catch (error) {
     throw meaningOf(error)
-  } finally {
-    await client.end()
   }
 }
 
@@ -117,7 +112,7 @@ const HAS_OPEN_JOBS: Statement = {
   name: 'account has open jobs',
   text: 'select 1 from open_jobs where account = $1 limit 1',
 }
-/** A statement takes this lock before its snapshot and holds it until its transaction ends. */
+/** A statement that writes jobs takes this lock before its snapshot, and its transaction holds it until the end. */
 const WRITERS: Statement = {
   repeatable: true,
   name: 'transactions that write jobs',
@@ -129,7 +124,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** Moves usage as deltas, because a second call may find more to move. */
+/** Moves usage as deltas, because a second call may find more usage to move. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",
@@ -141,7 +136,10 @@ const MOVE_USAGE: readonly Statement[] = [
       select $2, ${USAGE_COLUMNS.replace('account, ', '')} from usage where account = $1`,
   },
 ]
-/** Deleting its jobs has deleted its callbacks. A pending callback without account or job would be taken again and again. */
+/**
+ * The account's jobs were deleted before, with their callbacks. A pending callback without account or job would be taken again
+ * and again.
+ */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],

@@ -42,11 +42,11 @@ export const POSTGRES: Dialect = {
 
   quotaUseOf,
   joinQuotaUse: sql`cross join lateral (${quotaUseOf(sql`a.name`)}) q`,
-  // Held jobs need no bound: they are few compared with those that may be queued.
+  // Held jobs need no bound, because they are few compared with those that may be queued.
   openJobsOf: (account) => sql`(select count(*) from (
       select 1 from open_jobs where account = ${account} and turn is not null limit ${raw(MAX_OPEN_COUNTED)}
     ) waiting) + (select count(*) from open_jobs where node is not null and account = ${account})`,
-  // Adds the deltas that settling writes to the sums. One statement sees either all of a fold or nothing of it.
+  // Adds the deltas, which settling writes, to the sums. One statement sees either all of a fold or nothing of it.
   usage: (condition) => sql`
     select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
       sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
@@ -57,7 +57,7 @@ export const POSTGRES: Dialect = {
 
   text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`strpos(${text}, ${part})`,
-  // With a set join, the planner might read all outcomes to find those of a few jobs.
+  // Looks rows up one by one: with a join of sets, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`
     cross join lateral (select * from jobs where id = ${id} limit 1) j
     left join lateral (select * from outcomes where id = ${id} limit 1) o on true
@@ -77,7 +77,8 @@ export const POSTGRES: Dialect = {
     if (status === 'pending')
       return sql`select ${columns} from open_jobs where turn is not null and ${condition}`
     if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
-    // Both are few. The offset keeps the planner from looking for them among all queued jobs, in the order of their IDs.
+    // Both kinds are few. The offset prevents the planner from reading all queued jobs, in the order of their IDs, to find
+    // them.
     return sql`
       select ${columns} from (
         (select id, account from open_jobs where node is not null offset 0) union all
@@ -89,7 +90,7 @@ export const POSTGRES: Dialect = {
     select job_id, job_id as place, ${columns} from callbacks
     where job_id < ${jobId} and ${onlyFailed ? sql`failed_at_ms is not null` : sql`true`} order by job_id desc`,
   isCallbackOf: (jobId) => sql`job_id = ${jobId}`,
-  // Skips rows that another replay has locked: they would use up the limit, and then turn out to be replayed already.
+  // Skips rows that another replay has locked. They would use up the limit and then turn out to be replayed already.
   failedCallbacks: (condition, limit) => sql`
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
     where ${condition} order by c.job_id limit ${limit} for update of c skip locked`,

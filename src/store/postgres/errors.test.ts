@@ -1,4 +1,4 @@
-/** The meaning of the database's errors. */
+/** How errors of the database are classified. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DatabaseError } from 'pg'

@@ -1,17 +1,17 @@
 /**
- * Classifies errors of the database by four questions: can the operation be retried, is it rejected permanently, may it have run,
- * and can the connection still be used?
+ * Classifies errors of the database by four questions: Can the operation be retried? Is it rejected permanently? May it have
+ * run? Can the connection still be used?
  */
 import { DatabaseError } from 'pg'
 import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
-/** The connection broke during the operation, which may have run or may still run. */
+/** The connection broke during the operation, which may have run or may still be running. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
-/** The database rolled the operation back in favour of another; it is retried at once. */
+/** The database rolled the operation back in favour of another one. It is retried at once. */
 export class Overruled extends StoreUnavailable {}
 
-/** SQLSTATE codes: deadlock, serialization failure, and a plan that a migration made stale. */
+/** SQLSTATE codes: deadlock, serialization failure, and a plan that a migration has made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
 /** The function in Postgres that rejects a stale plan. The message depends on the language of the server (`lc_messages`). */
 const STALE_PLAN = 'RevalidateCachedQuery'
@@ -55,7 +55,7 @@ export function breaksConnection(meaning: unknown): boolean {
   return meaning instanceof OutcomeUnknown || (meaning instanceof StoreUnavailable && isReadOnly(meaning))
 }
 
-/** A connection to a standby would keep refusing writes; a new connection may reach the new primary. */
+/** A connection to a standby would reject all writes. A new connection may reach the new primary. */
 function isReadOnly({ cause }: StoreUnavailable): boolean {
   return cause instanceof DatabaseError && cause.code === READ_ONLY
 }

@@ -1,4 +1,4 @@
-/** Deletes expired data in Postgres: whole partitions where that is safe, and the rest in small steps. Also adds deltas to sums. */
+/** Deletes expired data in Postgres: whole partitions if possible, and the rest in small steps. Also folds deltas into sums. */
 import { leastJobId } from '../../job/job-id.ts'
 import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'
@@ -9,21 +9,21 @@ import { rerunOperations } from '../reruns.ts'
 import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { forgetCancelled } from './cancel.ts'
-import { forgetCrashes } from './crashes.ts'
 import { type Database, methodsOn, queryOf, type Statement } from './database.ts'
 import { POSTGRES } from './dialect.ts'
+import { forgetCrashes } from './nodes.ts'
 import { ALLOW_BITMAPS, keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
 import { deleteRows, foldQuotas, foldUsage, reconcileOpenJobs } from './quotas.ts'
 
-/** Rows of each kind that one step examines. */
+/** How many rows of each kind a step examines. */
 const STEP = 400
 const PARTITIONS_EVERY_MS = 60_000
-/** Reconciling a million open jobs takes half a second. */
+/** Rare, because reconciling a million open jobs takes half a second. */
 const QUOTAS_EVERY_MS = 600_000
 
 export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
-  /** The last job of the default partition that was examined. It starts over when it reaches jobs that are too young. */
+  /** The last job of the default partition that was examined in this round; `BEFORE_ALL` at the start of a round. */
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
@@ -81,7 +81,7 @@ const DELETE_RESPONSES: Statement = {
 const DELETE_KEYS: Statement = {
   repeatable: true,
   name: 'delete idempotency keys',
-  // Skips locked rows, because an acceptance may lock several keys in another order, and the two would deadlock.
+  // Skips locked rows. An acceptance may lock several keys in another order, so waiting for it could deadlock.
   text: `delete from idempotency where (account, key) in (
       select account, key from idempotency where until_ms <= $1::bigint order by until_ms limit $2::bigint
       for update skip locked

@@ -1,4 +1,4 @@
-/** Problems of a database that Parley refuses. */
+/** Problems of a database with which Parley does not start. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'

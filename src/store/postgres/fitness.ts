@@ -1,19 +1,18 @@
-/** Checks a Postgres database: what would break a guarantee prevents the start; what weakens one is a warning. */
+/** Checks a Postgres database. If a guarantee would break, the server does not start; if one is weaker, there is a warning. */
 import { randomBytes } from 'node:crypto'
-import pg from 'pg'
 import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
-import { connectionSettings, Database, type Queries } from './database.ts'
+import { Database, type Queries, withClient } from './database.ts'
 
 const LEAST_VERSION = 14
-/** With a larger difference, people who compare times of nodes with times of the database would notice. */
+/** With a larger difference, people who compare times of nodes with times of the database would be misled. */
 const CLOCK_DIFFERENCE_MS = 5_000
-/** Postgres does not check or convert texts in a database with `SQL_ASCII`, so it returns them as they were. */
+/** In a database with `SQL_ASCII`, Postgres does not check or convert texts, so it returns them unchanged. */
 const WHOLE_ENCODINGS = ['UTF8', 'SQL_ASCII']
 
 interface Fitness {
   readonly version: string
-  /** What would break a guarantee. */
+  /** Each breaks a guarantee. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
@@ -117,10 +116,10 @@ const LOOK = {
 }
 
 const STATEMENT_MS = 5000
-/** A notification that takes longer is taken as lost. */
+/** A notification that takes longer counts as lost. */
 const NOTIFICATION_MS = 2000
 
-/** Checks the database for `parley check`, without changing anything in it. */
+/** Checks the database for `parley check`. Changes nothing. */
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {
@@ -140,20 +139,17 @@ const NO_NOTIFICATIONS =
 
 async function notificationsArrive(url: string, database: Database): Promise<boolean> {
   const channel = `parley_check_${randomBytes(6).toString('hex')}`
-  const client = new pg.Client(connectionSettings(url, STATEMENT_MS))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    const arrived = new Promise<boolean>((resolve) => {
-      client.once('notification', () => resolve(true))
-      setTimeout(() => resolve(false), NOTIFICATION_MS).unref()
+    return await withClient(url, STATEMENT_MS, async (client) => {
+      const arrived = new Promise<boolean>((resolve) => {
+        client.once('notification', () => resolve(true))
+        setTimeout(() => resolve(false), NOTIFICATION_MS).unref()
+      })
+      await client.query(`listen ${channel}`)
+      await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
+      return arrived
     })
-    await client.query(`listen ${channel}`)
-    await database.query({ name: '', text: `select pg_notify('${channel}', '')` })
-    return await arrived
   } catch {
     return false
-  } finally {
-    await client.end()
   }
 }

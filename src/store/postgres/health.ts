@@ -1,10 +1,10 @@
-/** Measures the length of the queue in Postgres, and checks whether the database accepts writes. */
+/** Returns the length of the queue in Postgres, and checks whether the database accepts writes. */
 import { numberOf, numberOrNull } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type { Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
 
-/** Up to this many jobs are counted exactly; beyond it, the statistics of the database are good enough. */
+/** Up to this many jobs are counted exactly. Beyond it, the database's statistics are good enough. */
 const MAX_COUNTED = 10_000
 
 export function healthOperations(

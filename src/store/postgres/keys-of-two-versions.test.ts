@@ -1,4 +1,6 @@
-/** Equal idempotency keys at the same moment on a node of version 0.3 and on a new one. Long form: 10,000 pairs. */
+/**
+ * Equal idempotency keys arrive at the same moment at a node of version 0.3 and at a new one. The long form has 10,000 pairs.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import pg from 'pg'
@@ -9,7 +11,7 @@ import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { ThirdVersionNode } from '../../../test/support/third-version-node.ts'
 
 const PAIRS = LONG ? 10_000 : 400
-/** At once. */
+/** How many pairs are sent at the same time. */
 const WAVE = 50
 
 test(`${PAIRS} pairs of equal keys, one on each version: one job each, and no deadlock`, async (t) => {

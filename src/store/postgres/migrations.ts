@@ -1,9 +1,9 @@
 /**
- * The Postgres schema, as the steps that made it. A step that was released is never edited; the next one is added.
+ * The Postgres schema, as a list of migrations. A released migration is never changed; add a new one instead.
  *
- * `jobs` (what was asked) and `outcomes` (what came of it) are only ever inserted into, and cut into partitions by the
- * time in the job's id, which go as a whole when all in them has expired. What changes is in `open_jobs`: a small row for
- * each job that has not ended, waiting or held. So settling rewrites no conversation, and vacuum has one small table to do.
+ * `jobs` (conversations) and `outcomes` only get new rows. They have partitions by the time in the job's ID, each of which is
+ * dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
+ * held. So settling a job never rewrites its conversation, and vacuum has only a small table to process.
  */
 
 import { COST_CAPS_MIGRATION } from './cost-caps.ts'
@@ -135,8 +135,8 @@ insert into probe values (0);
 `
 
 /**
- * Caps, suspension, usage, cancelled jobs, the audit log. Nodes of the first version go on running on it: nothing that they
- * write or read is taken away.
+ * Caps, suspension, usage, cancelled jobs, the audit log. Nodes of the first version may still be running, so nothing that they
+ * write or read is removed.
  */
 const adminActions = `
 alter table accounts
@@ -197,10 +197,10 @@ create index audit_by_account on audit (account, id);
 `
 
 /**
- * Who counts an outcome. Nodes since this step say that they did (true). Those of the first version do not name the
- * column, and the trigger counts for them (false). What was there before is counted by the next step (null). A step by
- * itself, for its lock on `outcomes` is the only one in the way of running nodes, and holding two at once could deadlock.
- * Once no node of the first version can run any more, a later step may drop the trigger, its function and the column.
+ * Who counts an outcome as usage: the node that stores it (true), or the trigger, for nodes of the first version, which do not
+ * name the column (false). Earlier outcomes (null) are counted by the next migration. This is a migration of its own, because
+ * its lock on `outcomes` is the only one that running nodes wait for, and holding two locks at once could deadlock. When nodes
+ * of the first version are no longer supported, a later migration may drop the trigger, its function and the column.
  */
 const countForFirstVersion = `
 alter table outcomes add column counted boolean;
@@ -219,7 +219,7 @@ create trigger count_outcome after insert on outcomes
   for each row when (not new.counted) execute function count_outcome();
 `
 
-/** Reads all outcomes once, and their jobs, and holds nobody up meanwhile: it locks no rows but its own. */
+/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only its own rows. */
 const countWhatWasThere = `
 set local enable_seqscan = on;
 insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
@@ -231,14 +231,14 @@ where o.counted is null
 group by 1, 2, 3;
 `
 
-/** As `job/month.ts` has it. */
+/** The month in the form of `job/month.ts`. */
 function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }
 
 /**
- * Which node each counted crash was of, so that it is reverted if the node was only paused. The trigger serves all versions:
- * nodes before this step count crashes without naming the node.
+ * The node of each counted crash, so that the crash is reverted if the node was only paused. The trigger also serves earlier
+ * nodes, which count crashes without naming the node.
  */
 const crashesByNode = `
 create table crashes (
@@ -262,8 +262,8 @@ create trigger record_crash after update of deaths on open_jobs
 `
 
 /**
- * Jobs that wait for a model server: claims pass over their route, and what their runs used is not lost. Nodes before this step
- * leave the columns as they are, so their jobs are of no route, and are claimed like any others.
+ * Jobs that wait for a model server: claims skip their route, and the usage of their runs is stored. Earlier nodes do not set
+ * the columns, so their jobs have no route, and are claimed like others.
  */
 const routes = `
 alter table open_jobs
@@ -275,13 +275,14 @@ create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not
 `
 
 /**
- * Which idempotency keys of a group of requests are taken: remembered, and by another request or by one whose jobs exist. It locks all
- * keys in sorted order before it looks, so no two nodes accept the same key, and none waits for another in a circle. Each
- * statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
- * A request that finds its own jobs is repeated after an unknown commit, so its key counts as taken.
+ * Returns which idempotency keys of a group of requests are taken: those that are stored for a different request, or for an
+ * equal request whose jobs exist. It locks all keys in sorted order before it reads, so no two nodes accept the same key, and
+ * none deadlock. Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key
+ * at a time. If a request finds its own jobs, an unknown commit is being repeated, so its key counts as taken.
  *
- * Each `limit 1` makes the planner search an index by key or by id: a plan made while the tables are empty would read one to
- * its end, and is kept. Jobs are looked up in a statement of their own, because it opens and locks each partition.
+ * Each `limit 1` makes the planner search an index by key or by ID. Otherwise a plan that was made while the tables were empty,
+ * and is kept, would read a whole table. Jobs are looked up in a statement of their own, because it opens and locks each
+ * partition.
  */
 const takenKeys = `
 create function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
@@ -312,8 +313,8 @@ end $$;
 
 /**
  * Claims by route, lane and suspects. Nodes up to version 0.3 record no starts, know no turns by route, and need the indexes
- * `open_jobs_in_line`, `open_jobs_by_account` and `open_jobs_that_died`. Once none of them can run any more, a later step may drop
- * these indexes.
+ * `open_jobs_in_line`, `open_jobs_by_account` and `open_jobs_that_died`. When these nodes are no longer supported, a later
+ * migration may drop the indexes.
  */
 const lanesAndSuspects = `
 alter table open_jobs
@@ -324,19 +325,19 @@ create index open_jobs_suspected on open_jobs (deaths, turn, id) where turn is n
 alter table nodes add column turns text; -- how far the node has claimed each route, as JSON
 `
 
-/** Nodes up to version 0.3 write none. */
+/** The features of each node. Nodes up to version 0.3 write none. */
 const features = `
 alter table nodes add column features text; -- what the node knows of what callers may ask for
 `
 
-/** Events of an account's jobs. */
+/** Adds the URL that receives the events of an account's jobs. */
 const webhooks = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
 /**
- * Priorities, where null stands for normal, and when jobs fail if they have not ended: for claims and for operators, and to find queued
- * ones.
+ * Priorities (null for normal), and the deadlines at which unfinished jobs fail: in `jobs` for claims and operators, in
+ * `open_jobs` to find queued jobs.
  */
 const prioritiesAndDeadlines = `
 alter table jobs add column priority text, add column deadline_ms bigint;
@@ -344,7 +345,7 @@ alter table open_jobs add column deadline_ms bigint;
 create index open_jobs_by_deadline on open_jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-/** Files of accounts. Their pieces are not compressed, which would take most of the time of an upload. */
+/** Files of accounts. Their pieces are not compressed, because compression would take most of the time of an upload. */
 const files = `
 create table files (
   id text collate "C" primary key,
@@ -368,7 +369,7 @@ create table file_pieces (
 alter table file_pieces alter column content set storage external;
 `
 
-/** Reruns: what operators request, and later the link of both jobs. */
+/** Reruns: what operators request, and later the link between the two jobs. */
 const reruns = `
 create table reruns (
   id text primary key,              -- the job that it repeats, and a number
@@ -386,7 +387,7 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
-/** Batches of accounts, and their lines that are running. */
+/** Batches of accounts, and the lines of batches that are running. */
 const batches = `
 create table batches (
   id text collate "C" primary key,
@@ -419,7 +420,7 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
-/** Labels of keys. */
+/** Adds labels of keys. */
 const keyLabels = `
 alter table keys add column label text; -- what the operator calls it
 `
@@ -438,7 +439,10 @@ create table admin_tokens (
 create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at_ms is null;
 `
 
-/** What jobs cost, in millionths of the currency. Nodes up to version 0.3 know no prices, and others use none beside them. */
+/**
+ * What jobs cost, in millionths of the currency. Nodes up to version 0.3 do not know prices, and while one is running, other
+ * nodes use none.
+ */
 const costs = `
 alter table jobs add column reserved bigint; -- what it may cost; null if its model has no price
 alter table open_jobs add column reserved bigint;
@@ -449,12 +453,15 @@ alter table quota_deltas add column reserved bigint not null default 0;
 alter table accounts add column cap_cost bigint;
 `
 
-/** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
+/**
+ * Jobs whose wait did not begin with their creation: they were released to wait, or have waited for the budget of their
+ * account.
+ */
 const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/** What nodes share of the rates of model servers. Written twice a second by each node at most, and only while jobs run there. */
+/** The shared state of the rates of model servers. Each node writes at most twice a second, and only while jobs run there. */
 const rates = `
 create table rates (
   name text primary key, -- of the upstream, or of a model on it
@@ -464,8 +471,9 @@ create table rates (
 `
 
 /**
- * Texts that nodes compress (`compressed-text.ts`), so Postgres does not try to. Nodes up to version 0.3 take such a text for null: they
- * would report completed jobs without a result. So nothing is compressed while a node without this feature has a row in `nodes`.
+ * Texts that nodes compress (`compressed-text.ts`), so Postgres need not try. Nodes up to version 0.3 read such a text as null,
+ * so they would report completed jobs without a result. So nothing is compressed while a node without this feature has a row in
+ * `nodes`.
  */
 const compressedMessages = `
 alter table jobs add column messages_zstd bytea, add column messages_bytes integer, alter column messages drop not null;
@@ -475,6 +483,15 @@ const compressedContents = `
 alter table outcomes add column content_zstd bytea, add column content_bytes integer;
 alter table outcomes alter column content_zstd set storage external;
 `
+
+/**
+ * Frees a key only if none of its jobs exists, because the others would run twice. Earlier versions freed it if one was
+ * missing.
+ */
+const anyJobTakesKey = takenKeys
+  .replace('create function', 'create or replace function')
+  .replace('is_repeat and exists', 'is_repeat and not exists')
+  .replace('limit 1) is null', 'limit 1) is not null')
 
 export const MIGRATIONS: readonly string[] = [
   first,
@@ -500,4 +517,5 @@ export const MIGRATIONS: readonly string[] = [
   rates,
   compressedMessages,
   compressedContents,
+  anyJobTakesKey,
 ]

@@ -1,9 +1,14 @@
-/** Leases of nodes in Postgres, by the database's clock. */
+/**
+ * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. A trigger on
+ * `open_jobs` counts them (migrations.ts). They are reverted if the node was only paused, and confirmed once it has been absent
+ * long enough.
+ */
 import { FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import type { Store } from '../store.ts'
 import { Database, type DatabaseOptions, type Statement } from './database.ts'
 import type { PostgresParts } from './parts.ts'
+import { noteReturned } from './release.ts'
 
 export function nodeOperations({
   database,
@@ -36,7 +41,7 @@ export function nodeOperations({
 }
 
 /**
- * Uses a separate connection, so that no other statement delays a renewal. The network may take no longer than a statement,
+ * Uses a separate connection, so that no other statement delays a renewal. The network gets no more time than the statement,
  * because a renewal that waits for a dead connection would delay the next one.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
@@ -52,7 +57,7 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** `xmax` is 0 only in a row that was inserted, not updated. */
+/** `xmax` is 0 only in a row that was inserted instead of updated. */
 const RENEW = {
   name: 'renew',
   text: `insert into nodes (node, lease_until, features)
@@ -78,4 +83,63 @@ const WRITE_RATE: Statement = {
     where $3::bigint = 0 or exists (select 1 from rates where name = $1)
   on conflict (name) do update set state = excluded.state, version = excluded.version where r.version = $3::bigint
   returning version`,
+}
+
+export function crashOperations(
+  parts: PostgresParts,
+): Pick<Store, 'revertCrashes' | 'absentNodes' | 'confirmCrashes'> {
+  const { database } = parts
+  return {
+    revertCrashes: async () => {
+      const rows = await database.query(REVERT)
+      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them again.
+      noteReturned(parts, rows)
+      return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
+    },
+
+    absentNodes: async () => (await database.query(ABSENT, [])).map((row) => textOf(row, 'node')),
+
+    confirmCrashes: async (nodes, absentMs) => {
+      await database.query(CONFIRM, [nodes, absentMs])
+    },
+  }
+}
+
+/** Deletes a bounded number of crashes of finished jobs. */
+export async function forgetCrashes(database: Database, limit: number): Promise<void> {
+  await database.query(FORGET, [limit])
+}
+
+/** @param crash the alias of `crashes` */
+const hasLease = (crash: string) =>
+  `exists (select 1 from nodes n where n.node = ${crash}.node and n.lease_until > clock_timestamp())`
+
+const REVERT: Statement = {
+  name: 'revert crashes',
+  text: `
+  with reverted as (
+    delete from crashes c where ${hasLease('c')} returning job_id
+  ),
+  counts as (select job_id, count(*)::integer as crashes from reverted group by job_id)
+  update open_jobs o set deaths = greatest(0, o.deaths - c.crashes), crashed_alone = 0
+  from counts c where o.id = c.job_id returning o.route, o.turn, c.crashes`,
+}
+const ABSENT: Statement = {
+  repeatable: true,
+  name: 'absent nodes',
+  text: `select distinct c.node from crashes c where not c.confirmed and not ${hasLease('c')}`,
+}
+const CONFIRM: Statement = {
+  repeatable: true,
+  name: 'confirm crashes',
+  text: `update crashes c set confirmed = true
+    where not confirmed and node = any ($1::text[])
+      and counted_at < clock_timestamp() - $2::double precision * interval '1 ms' and not ${hasLease('c')}`,
+}
+const FORGET: Statement = {
+  repeatable: true,
+  name: 'forget crashes',
+  text: `delete from crashes where (job_id, attempt) in (
+      select job_id, attempt from crashes c where not exists (select 1 from open_jobs o where o.id = c.job_id) limit $1::bigint
+    )`,
 }

@@ -67,7 +67,7 @@ test('with notifications lost, the queue is polled every second; they come back 
   await one.store.accept(acceptance([newJob()], { node: one.name }))
   await other.jobsWaiting(1)
   assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
-  // Connected again, a notice passes.
+  // After the reconnection, a notification arrives.
   await one.jobsWaiting(2)
   await one.store.accept(acceptance([newJob()], { node: one.name, awaited: true }))
   for (const { id, attempt } of await claimNext(other.store, other.name, 5)) {
@@ -85,7 +85,7 @@ test('however often a node tried to reconnect, it listens on one connection', as
     await proxy.close()
   })
   proxy.shut()
-  // Each look asks the pool, and each try of the listener is one more: three seconds' worth of both.
+  // Each poll tries to connect through the pool, and the listener tries on its own: for three seconds.
   await jobsWaiting(3)
   assert.ok(proxy.turnedAway() > 3)
   proxy.open()
@@ -107,7 +107,7 @@ test('a connection on which the database does not respond any longer is replaced
   const common = { ...times, database, onChange: () => {} }
   const notified = Promise.withResolvers<void>()
   let isSilent = false
-  // Both nodes send at each poll, because only a node that sends notices the silence.
+  // Both nodes send a notification at each poll, because only a node that sends notices that the database is silent.
   const one = new Notifications({
     ...common,
     url: proxy.url,

@@ -1,8 +1,8 @@
 /**
- * Notifications between nodes, by LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
- * another node has a pending response. NOTIFY takes a lock on the whole database when it commits, so it runs outside of the
- * transactions of jobs, and notifications raised together are sent together. Each may be lost; polling the database every second
- * makes up for it.
+ * Notifications between nodes, with LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
+ * another node has a pending response. NOTIFY takes a lock on the whole database when it commits. So it runs outside of the
+ * transactions of jobs, and concurrent notifications share a statement. A notification may be lost, because nodes also poll the
+ * database every second.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
@@ -11,31 +11,31 @@ import { connectionSettings, type Database } from './database.ts'
 import { breaksConnection, meaningOf } from './errors.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** At most one statement is sent in this time; the next one sends the notifications raised meanwhile. */
+/** The shortest time between two statements. The next one sends the notifications that were raised since the previous one. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/** If the node does not receive its own test notification within this time, it reports that none arrive. */
+/** If the node does not receive its own test notification within this time, it reports that notifications do not arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** A notification holds at most 8,000 bytes. */
+/** The number of IDs in a notification, which can have at most 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
-/** A notification about a route with a longer name does not name it. */
+/** If the name of a route is longer, notifications about the route do not name it. */
 const MAX_ROUTE_BYTES = 7000
 /**
- * Precedes the turn in a notification for nodes up to version 0.3, which read a number and ignore routes. Later nodes ignore such
- * a notification, because they get another one for each route. A notification without this prefix comes from such an old node and
- * may concern any route.
+ * The prefix of a notification for nodes up to version 0.3, which read a turn and ignore routes. Later nodes ignore such a
+ * notification, because they get another one for each route. A notification without this prefix comes from a node up to version
+ * 0.3, or concerns a route with a long name, and may concern any route.
  */
 const WITH_ROUTE = '+'
 
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
-  /** How long the network may take, as for the database. */
+  /** As in `DatabaseOptions`. */
   readonly networkMs?: number
   readonly database: Database
   readonly node: string
-  /** Called when another node has queued jobs, with the least of their turns or less. The route is null if it is not known. */
+  /** Called when another node has queued jobs, with their lowest turn or a lower one. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
   /** Called every second, whether notifications arrive or not. */
   readonly onPoll: () => void
@@ -47,7 +47,7 @@ export class Notifications {
   #events: NodeEvents | null = null
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
-  /** Replaces the client. */
+  /** Replaces the current client with a new connection. */
   #replaceClient = () => {}
   #jobsChannel = ''
   #routesChannel = ''
@@ -55,11 +55,11 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** The least turn queued since the last statement, by route. */
+  /** The lowest turn that was queued since the last statement, by route. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** The jobs that this node waits for and has yet to announce, and the promise that resolves when they are announced. */
+  /** The jobs that this node waits for and that the next statement announces, and a promise that resolves after that. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false
@@ -73,7 +73,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when the node listens, or could not connect; it keeps trying. */
+  /** Resolves when the node listens, or has failed to connect; it then keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -91,8 +91,8 @@ export class Notifications {
   }
 
   /**
-   * Asks the other nodes to notify this one when they finish these jobs. Resolves even if they could not be asked: then the poll
-   * finds the finished jobs.
+   * Asks the other nodes to notify this one when they finish these jobs. Also resolves if they could not be asked, because
+   * polling finds finished jobs.
    */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return
@@ -130,7 +130,7 @@ export class Notifications {
     const { url, statementMs, networkMs } = this.#options
     const client = new pg.Client(connectionSettings(url, statementMs, networkMs))
     let ended = false
-    // A failing connection may emit several events, but must be replaced only once.
+    // A failing connection may emit several events but must be replaced only once.
     const onEnd = () => {
       if (!ended) this.#reconnect(client)
       ended = true
@@ -177,7 +177,10 @@ export class Notifications {
     this.#timers.add(timer.unref())
   }
 
-  /** Sends this node a notification through another connection, because some poolers accept LISTEN but never deliver. */
+  /**
+   * Sends this node a notification through another connection, because some poolers accept LISTEN but never deliver
+   * notifications.
+   */
   async #test(): Promise<void> {
     const token = `echo ${randomBytes(6).toString('hex')}`
     clearTimeout(this.#echo?.timer)
@@ -195,7 +198,7 @@ export class Notifications {
       if (!payload.startsWith(WITH_ROUTE)) this.#jobWaits(null, Number(payload))
     } else if (channel === this.#routesChannel) {
       const [turn = '', node = ''] = payload.split(' ', 2)
-      // The node knows already what it queues itself.
+      // The node already knows about the jobs that it queues itself.
       if (node === this.#options.node) return
       this.#jobWaits(payload.slice(turn.length + node.length + 2), Number(turn))
     } else if (channel === this.#waitsChannel) {
@@ -236,8 +239,8 @@ export class Notifications {
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch (error) {
-      // They are lost; the poll makes up for it. If the database did not respond, for example because its host is gone, the
-      // system would report the broken connection only after many minutes.
+      // These notifications are lost, and polling replaces them. If the database did not respond, for example because its host
+      // is gone, the system would report the broken connection only after many minutes, so it is replaced now.
       if (breaksConnection(meaningOf(error))) replaceClient()
     }
     announcement.resolve()
@@ -274,7 +277,10 @@ export class Notifications {
   }
 }
 
-/** Includes a hash of the schema: channels belong to the whole database, and another Parley may use another schema of it. */
+/**
+ * The name contains a hash of the schema, because channels belong to the whole database, and another Parley may use another
+ * schema of it.
+ */
 function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }
@@ -284,8 +290,8 @@ function nodeChannelOf(node: string): string {
 }
 
 /**
- * Notifications need not survive a crash. The setting holds only for this transaction: behind a pooler that shares connections,
- * the setting of a session would make the next jobs on the same connection lose their durability.
+ * Notifications need not survive a crash, so their commit need not wait for the disk. The setting is only for this transaction:
+ * behind a pooler that shares connections, a setting of the session would also apply to commits of jobs on the same connection.
  */
 const NOTIFY = {
   name: 'notify',

@@ -1,39 +1,16 @@
-/** Runs the admin actions of commands directly on a Postgres database, also while servers are running. */
+/** Runs the admin actions of commands directly on a Postgres database, even while servers are running. */
+
 import type { Secrets } from '../account-store.ts'
-import { accountOperations } from '../accounts.ts'
-import { auditOperations } from '../audit.ts'
-import { batchOperations } from '../batches.ts'
-import { callbackRecordOperations } from '../callback-records.ts'
-import { cancelOperations } from '../cancel.ts'
-import { deleteOperations } from '../delete.ts'
-import { fileOperations } from '../files.ts'
-import { jobSearchOperations } from '../job-search.ts'
-import { adminTokenOperations, keyOperations } from '../keys.ts'
 import type { OperatorStore } from '../operator-store.ts'
-import { rerunOperations } from '../reruns.ts'
-import { withSearches } from '../searches.ts'
-import { usageOperations } from '../usage.ts'
+import { sharedOperatorOperations, withSearches } from '../shared-operations.ts'
 import { Database, methodsOn } from './database.ts'
 import { deletionOperations } from './delete.ts'
 import { POSTGRES } from './dialect.ts'
 import { migratePostgres } from './schema.ts'
 
-const SHARED = {
-  ...accountOperations(POSTGRES),
-  ...adminTokenOperations,
-  ...auditOperations,
-  ...batchOperations(POSTGRES),
-  ...callbackRecordOperations(POSTGRES),
-  ...cancelOperations(POSTGRES),
-  ...deleteOperations(POSTGRES),
-  ...fileOperations(POSTGRES),
-  ...jobSearchOperations(POSTGRES),
-  ...keyOperations(POSTGRES),
-  ...rerunOperations(POSTGRES),
-  ...usageOperations(POSTGRES),
-}
+const SHARED = sharedOperatorOperations(POSTGRES)
 
-/** Long for a short statement, because a command may have to wait for a lock. */
+/** The time limit of a statement. It is long, because a command may have to wait for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

@@ -1,4 +1,4 @@
-/** What nodes on one database publish in their rows: how far each has claimed the routes, and the features that it knows. */
+/** What the nodes of a database publish in their rows: how far each has claimed the routes, and which features it knows. */
 import type { Feature } from '../node-store.ts'
 import { numberOf, type Row, textOrNull } from '../rows.ts'
 import type { Database, Statement } from './database.ts'
@@ -24,12 +24,15 @@ export class OtherNodes {
     return this.#known.every((features) => features.includes(feature))
   }
 
-  /** Includes nodes whose leases have expired: in an outage of the database every lease expires, and paused nodes may return. */
+  /**
+   * Whether every node with a row knows the feature, even if its lease has expired: in an outage of the database every lease
+   * expires, and paused nodes may return.
+   */
   isKnownToAbsent(feature: Feature): boolean {
     return this.#knownToAny.every((features) => features.includes(feature))
   }
 
-  /** Publishes how far this node has claimed each route, and reads the same and the features of the others. */
+  /** Publishes how far this node has claimed each route. Reads the same of the other nodes, and their features. */
   async look(): Promise<void> {
     const turns = this.#walks.turns()
     const highest = Math.max(0, ...Object.values(turns))
@@ -50,7 +53,7 @@ export class OtherNodes {
 const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
 
 /**
- * Nodes up to version 0.3 share one turn for all routes. They must get the turns of newer nodes, too; otherwise the jobs that
+ * Nodes up to version 0.3 use one turn for all routes. They must get the turns of newer nodes, because otherwise the jobs that
  * they queue would come first.
  */
 const LOOK: Statement = {

@@ -26,7 +26,7 @@ export function overdueOperations({ database, notifications }: PostgresParts): P
   }
 }
 
-/** Picks and locks the jobs, then settles them as jobs that no node holds. */
+/** Locks overdue jobs and settles them like jobs that no node holds. */
 async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limit: number): Promise<Row[]> {
   const { error } = overdue
   const rows =
@@ -76,8 +76,8 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * Looks jobs up in the order of an index, which the planner then uses, and locks those that meet the condition. An offset
- * or limit keeps it from another index, such as that of all IDs, in which old jobs of other routes may come first.
+ * Reads jobs in the order of an index, and locks those that meet the condition. With an offset or limit, the planner uses this
+ * index. Otherwise it might use another one, such as that of all IDs, in which old jobs of other routes may come first.
  */
 const locked = (inOrder: string, condition: string) => `
     select o.* from (select id from open_jobs where ${inOrder}) q cross join lateral (
@@ -88,8 +88,8 @@ const locked = (inOrder: string, condition: string) => `
 
 /**
  * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
- * must have begun, $6 the ID before which a job without a stored wait must have been created. Few jobs have a stored wait: those
- * that were released to wait, or waited for a budget.
+ * must have begun, $6 the ID before which a job without a stored wait must have been created. Few jobs have a stored wait:
+ * those that were released to wait, or have waited for a budget.
  * @param untried selects jobs without a stored wait
  */
 const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
@@ -106,7 +106,7 @@ export const LOCK_OVERDUE = lockOverdue(
   'lock overdue',
   locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id offset 0`, UNTRIED),
 )
-/** The index of an account's queue leaves out suspects. */
+/** Needs two indexes, because that of an account's queue does not contain suspects. */
 export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   'lock overdue of account',
   locked(

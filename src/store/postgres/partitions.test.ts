@@ -48,7 +48,7 @@ async function start(t: TestContext) {
   return { url, store, spans, jobsIn, connect, keep: (at: Expiry) => keepPartitions(database, at) }
 }
 
-/** A job created then. */
+/** A job that was created at this time. */
 function jobAt(ms: number, over = {}) {
   const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
   return newJob({ id: makeId(), createdAtMs: ms, ...over })
@@ -93,10 +93,10 @@ test('a day is dropped when all its jobs have expired, with its outcomes, and no
   await store.settle(settlement({ jobId: done.id, attempt: 1 }, { nowMs: NOON_MS }))
   const span = day(NOON_MS)
 
-  // One of its jobs still runs.
+  // One of the day's jobs is still running.
   await keep(week(NOON_MS + 60 * DAY_MS))
   assert.ok((await spans()).includes(span))
-  // It ended so late that it can still be read.
+  // The job finishes so late that it can still be read.
   await store.settle(settlement({ jobId: late.id, attempt: 1 }, { nowMs: NOON_MS + 60 * DAY_MS }))
   await keep(week(NOON_MS + 66 * DAY_MS))
   assert.ok((await spans()).includes(span))
@@ -147,11 +147,37 @@ test('jobs that came before their partition stay in the default one, and expire 
   assert.equal(await jobsIn('default'), 0)
 })
 
-test('if jobs are stored for an hour, a partition spans an hour', async (t) => {
+test('the longer jobs are stored, the longer is a partition, and the next one begins where the last one ends', async (t) => {
   const { spans, keep } = await start(t)
+  const hours = async () =>
+    (await spans())
+      .map((name) => name.split('_').map((second) => (Number(second) * 1000 - NOON_MS) / 3_600_000))
+      .filter(([from = 0]) => from > -24 * 7 && from < 24 * 30)
+      .sort(([one = 0], [other = 0]) => one - other)
   await keep(expiry(NOON_MS, 3_600_000))
-  const hour = `${NOON_MS / 1000}_${NOON_MS / 1000 + 3600}`
-  assert.ok((await spans()).includes(hour))
+  const first = [0, 1, 2].map((from) => [from, from + 1])
+  assert.deepEqual(await hours(), first)
+  await keep(expiry(NOON_MS, 365 * DAY_MS))
+  const thursday = 60
+  assert.deepEqual(await hours(), [
+    ...first,
+    [3, thursday],
+    [thursday, thursday + 7 * 24],
+    [thursday + 7 * 24, thursday + 14 * 24],
+  ])
+})
+
+test('a partition that cannot be dropped does not keep others from being created', async (t) => {
+  const { spans, keep, connect } = await start(t)
+  await keep(week(NOON_MS))
+  const report = await connect()
+  await report.query(`begin; lock table jobs_${day(NOON_MS)} in access share mode`)
+  const later = week(NOON_MS + 60 * DAY_MS)
+  await assert.rejects(keep(later), /lock timeout/)
+  assert.ok((await spans()).includes(day(later.nowMs)))
+  await report.query('rollback')
+  await keep(later)
+  assert.ok(!(await spans()).includes(day(NOON_MS)))
 })
 
 test('many nodes that maintain partitions at once do not disturb each other', async (t) => {

@@ -1,7 +1,7 @@
 /**
- * The partitions of `jobs` and `outcomes`. Each holds the jobs created in one span of time and is dropped as a whole when all of
- * them have expired, at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits in none,
- * because a clock jumped, goes to the default partition, where `expire` deletes row by row.
+ * The partitions of `jobs` and `outcomes`. Each has the jobs that were created in one span of time. It is dropped when all of
+ * them have expired, at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none,
+ * because a clock jumped, goes to the default partition, from which `expire` deletes rows one by one.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -12,11 +12,14 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** How many partitions always exist: the current one and the next ones. */
 const AHEAD = 3
-/** Maximum partitions that a transfer creates: each takes about ten locks, and a transaction may hold a limited number. */
+const MOST = 60
+/**
+ * Maximum partitions that a transfer creates: each takes about ten locks, and the number of locks of a transaction is limited.
+ */
 const MAX_CREATED = 300
-/** SPEC §2.1: no cached response lives longer, regardless of its job's retention. */
+/** The longest life of a cached response, whatever the retention of its job (SPEC §2.1). */
 export const LONGEST_TTL_MS = HOUR_MS
-/** A drop gives up after this time, because other statements wait behind it. The next round retries it. */
+/** A drop gives up after this time, because other statements wait behind it. The next round tries again. */
 const LOCK_MS = 200
 
 interface Span {
@@ -24,23 +27,40 @@ interface Span {
   readonly toMs: number
 }
 
-/** Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables. */
+/**
+ * Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables.
+ * Each drop is a transaction of its own, because all other statements on jobs wait until it is committed.
+ */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
-  await database.transaction(async (queries) => {
+  await ifOwner(database, async (queries) => {
+    for (const span of missing(await spansOf(queries), expiry)) await create(queries, span)
+  })
+  while (await ifOwner(database, (queries) => dropOne(queries, expiry)));
+}
+
+function ifOwner<T>(database: Database, work: (queries: Queries) => Promise<T>): Promise<T | undefined> {
+  return database.transaction(async (queries) => {
     const [lock] = await queries.query(TRY_LOCK)
-    if (!lock?.mine) return
+    if (!lock?.mine) return undefined
     await queries.query(LIMIT_LOCKS)
     await queries.query(ALLOW_BITMAPS)
-    const spans = await spansOf(queries)
-    for (const span of missing(spans, expiry)) await create(queries, span)
-    for (const span of spans) if (await isOver(queries, span, expiry)) await drop(queries, span)
-    await forgetEmptyHours(queries, expiry.nowMs - expiry.retentionMs)
+    return work(queries)
   })
 }
 
+async function dropOne(queries: Queries, expiry: Expiry): Promise<boolean> {
+  for (const span of await spansOf(queries)) {
+    if (!(await isOver(queries, span, expiry))) continue
+    await drop(queries, span)
+    return true
+  }
+  await forgetEmptyHours(queries, expiry.nowMs - expiry.retentionMs)
+  return false
+}
+
 /**
- * Creates the partitions for jobs from another database, which keep their IDs, in the caller's transaction. Jobs in the future or
- * older than `MAX_CREATED` spans go to the default partition.
+ * Creates the partitions for jobs from another database, which keep their IDs, in the caller's transaction. Jobs from the
+ * future and jobs older than `MAX_CREATED` spans go to the default partition.
  * @param idsMs the times in the IDs
  */
 export async function partitionsFor(
@@ -71,16 +91,22 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
   const width = widthOf(expiry)
   const wanted: Span[] = []
   const first = Math.floor(expiry.nowMs / width) * width
-  for (let fromMs = first; fromMs < first + AHEAD * width; fromMs += width) {
-    const span = { fromMs, toMs: fromMs + width }
-    if (!overlaps(spans, span)) wanted.push(span)
+  for (let at = first; at < first + AHEAD * width; at += width) {
+    const toMs = at + width
+    // Partitions of an earlier retention may end in the middle of this one.
+    const ends = spans.filter((span) => overlaps([span], { fromMs: at, toMs })).map((span) => span.toMs)
+    const fromMs = Math.max(at, ...ends)
+    if (fromMs < toMs) wanted.push({ fromMs, toMs })
   }
   return wanted
 }
 
-/** The width of a partition: a day, or an hour if a day is long compared with the retention. */
+/**
+ * The width of a partition: an hour for a retention of less than two days. Otherwise it is as many days as keep the number of
+ * partitions to about `MOST`, because many statements lock all of them.
+ */
 function widthOf({ retentionMs }: Expiry): number {
-  return retentionMs >= 2 * DAY_MS ? DAY_MS : HOUR_MS
+  return retentionMs < 2 * DAY_MS ? HOUR_MS : Math.ceil(retentionMs / (MOST * DAY_MS)) * DAY_MS
 }
 
 function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
@@ -89,7 +115,7 @@ function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
 
 async function create(queries: Queries, span: Span): Promise<void> {
   const [from, to] = bounds(span)
-  // If rows of this span are in the default partition already, all rows of the span stay there.
+  // If the default partition already has rows of this span, all rows of the span stay there.
   const [strays] = await queries.query(STRAYS, [from, to])
   if (strays?.found) return
   for (const table of ['jobs', 'outcomes']) {
@@ -101,7 +127,7 @@ async function create(queries: Queries, span: Span): Promise<void> {
   }
 }
 
-/** Whether no job in the partition can be read any longer. */
+/** Whether no job in the partition can be read. */
 async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expiry): Promise<boolean> {
   if (span.toMs > nowMs - retentionMs) return false
   const keptMs = Math.max(retentionMs, LONGEST_TTL_MS)
@@ -121,7 +147,7 @@ function bounds({ fromMs, toMs }: Span): [string, string] {
   return [leastOf(fromMs), leastOf(toMs)]
 }
 
-/** Less than every ID of that millisecond, regardless of version and variant bits. */
+/** Lower than every ID of that millisecond, whatever its version and variant bits. */
 function leastOf(ms: number): string {
   return `${leastJobId(ms).slice(0, 13)}-0000-0000-000000000000`
 }
@@ -130,7 +156,7 @@ function nameOf(table: string, { fromMs, toMs }: Span): string {
   return `${table}_${fromMs / 1000}_${toMs / 1000}`
 }
 
-/** Statements that run once are not worth preparing. */
+/** A statement without a name, because statements that run once are not worth preparing. */
 const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
@@ -140,7 +166,7 @@ const TRY_LOCK = {
     ) then pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) else false end as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
-/** Bitmap scans are disabled (database.ts), but only they can use the index on the time of settlement. */
+/** Bitmap scans are disabled (database.ts), but only they can use the index of settlement times. */
 export const ALLOW_BITMAPS = { name: '', text: 'set local enable_bitmapscan = on' }
 const LIST = {
   name: '',

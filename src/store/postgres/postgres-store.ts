@@ -1,46 +1,35 @@
 /** The Postgres store of one of many nodes, composed of the operations in the other files. */
-import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
-import { heldRequestOperations } from '../held-requests.ts'
+import { sharedServerOperations } from '../shared-operations.ts'
 import { type Store, StoreUnavailable } from '../store.ts'
 import { acceptOperations } from './accept.ts'
-import { batchStepOperations } from './batches.ts'
-import { callbackOperations } from './callbacks.ts'
+import { batchStepOperations, callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
-import { crashOperations } from './crashes.ts'
-import { Database, methodsOn } from './database.ts'
+import { Database, type DatabaseOptions, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
 import { expireOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
-import { StatementGroups } from './groups.ts'
 import { healthOperations } from './health.ts'
-import { nodeOperations } from './nodes.ts'
+import { crashOperations, nodeOperations } from './nodes.ts'
 import { Notifications } from './notifications.ts'
 import { operatorOperations } from './operator-store.ts'
 import { OtherNodes } from './other-nodes.ts'
 import { overdueOperations } from './overdue.ts'
 import { keepPartitions } from './partitions.ts'
 import type { PostgresParts } from './parts.ts'
+import { StatementGroups } from './parts.ts'
 import { readOperations } from './read.ts'
-import { releaseOperations } from './release.ts'
-import { rescueOperations } from './rescue.ts'
+import { releaseOperations, rescueOperations } from './release.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { RouteWalks } from './route-walks.ts'
 import { migratePostgres } from './schema.ts'
 import { settleOperations } from './settle.ts'
 
-export interface PostgresStoreOptions {
-  readonly url: string
+export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'> {
   /** The name by which other nodes address this one. */
   readonly node: string
-  /** Maximum connections of this node to Postgres. */
-  readonly connections: number
-  /** Whether Postgres statements are prepared by name. */
-  readonly prepare: boolean
-  /** The time limit of a Postgres statement. */
-  readonly statementMs: number
-  /** Writes that may be queued before new jobs are rejected. */
+  /** How many writes may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
@@ -49,7 +38,7 @@ export interface PostgresStoreOptions {
   readonly onNote: (message: string) => void
 }
 
-/** Migrates the schema and connects. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
+/** Migrates the schema and connects. Rejects with a `DatabaseProblem` if the operator must fix something. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   await migratePostgres(options.url)
   const database = new Database(options)
@@ -66,7 +55,10 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-/** A dump of the database locks the partitions until it ends. Without a partition, jobs go to the default one. */
+/**
+ * A failure is not fatal: a dump of the database locks the partitions until it ends, and jobs without a partition go to the
+ * default one.
+ */
 async function tryToKeepPartitions(
   database: Database,
   { nowMs, retentionMs, onNote }: PostgresStoreOptions,
@@ -126,14 +118,13 @@ function composeStore(parts: PostgresParts, { url, nowMs }: PostgresStoreOptions
     ...acceptOperations(parts),
     ...methodsOn(database, batchStepOperations),
     ...costCapOperations(parts),
-    ...methodsOn(database, sharedBudgetOperations(POSTGRES)),
     ...callbackOperations(parts),
     ...cancelledOperations(database),
     ...claimOperations(parts),
     ...crashOperations(parts),
     ...expireOperations(parts),
     ...healthOperations(parts, nowMs),
-    ...methodsOn(database, heldRequestOperations(POSTGRES)),
+    ...methodsOn(database, sharedServerOperations(POSTGRES)),
     ...nodeOperations(parts),
     ...overdueOperations(parts),
     ...readOperations(parts),

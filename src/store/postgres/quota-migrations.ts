@@ -1,9 +1,12 @@
 /**
- * The steps of the Postgres schema that quotas need (`migrations.ts` has the others). Nodes of versions 0.1 and 0.2 go on
- * running on it: nothing that they write or read is taken away, and triggers count for them.
+ * The migrations of the Postgres schema for quotas (`migrations.ts` has the others). Nodes of versions 0.1 and 0.2 may still be
+ * running, so nothing that they write or read is removed, and triggers count for them.
  */
 
-/** The conversation, the response format and the callback of a job, as `stored-bytes.ts` counts them; released, so never edited. */
+/**
+ * The bytes of a job's conversation, response format and callback, like `stored-bytes.ts`. Part of a released migration, so
+ * never change it.
+ */
 const REQUEST_BYTES =
   'octet_length(j.messages) + octet_length(j.response_format) + coalesce(octet_length(j.callback), 0)'
 const outcomeBytes = (row: string) =>
@@ -49,8 +52,8 @@ create index quota_deltas_by_account on quota_deltas (account);
 `
 
 /**
- * Who counts an open job. Nodes since this step name its bytes. Those before do not, and the trigger counts for them (-1). What
- * was there before is null. Each step that locks a busy table is a step by itself, since holding two locks could deadlock.
+ * Who counts an open job: the node that stores it, if it names the bytes, or the trigger, for earlier nodes (-1). Earlier jobs
+ * are null. Each migration that locks a busy table stands alone, because holding two locks could deadlock.
  */
 const countOpenJobs = `
 alter table open_jobs add column bytes bigint;
@@ -66,8 +69,8 @@ create trigger count_open_job after insert on open_jobs
 `
 
 /**
- * The same for outcomes. A job that its own transaction stored was never open: a node stores one that ended at once together
- * with its outcome.
+ * Who counts an outcome, in the same way. A job whose row was stored by the same transaction was never open: a node stores a
+ * job that is completed at once together with its outcome.
  */
 const countStoredOutcomes = `
 alter table outcomes add column bytes bigint;
@@ -87,7 +90,7 @@ create trigger count_stored_outcome after insert on outcomes
   for each row when (new.bytes < 0) execute function count_stored_outcome();
 `
 
-/** Reads all outcomes once, and their jobs, without blocking anyone: it locks only its own rows. */
+/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only its own rows. */
 const countWhatIsStored = `
 set local enable_seqscan = on;
 insert into quota_sums (account, hour, open_jobs, open_bytes, ended_bytes)

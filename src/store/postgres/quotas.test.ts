@@ -1,4 +1,4 @@
-/** Sums of quotas in Postgres: while they are folded, with partitions, and beside nodes of version 0.2. */
+/** Sums of quotas in Postgres: while they are folded, with partitions, and next to nodes of version 0.2. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
@@ -54,7 +54,7 @@ async function openNew(t: TestContext, url: string): Promise<Store> {
   return store
 }
 
-/** A job created then. */
+/** A job that was created at this time. */
 function jobAt(ms: number): Job {
   const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
   return { ...largeJob('acme', 1), id: makeId(), createdAtMs: ms }
@@ -76,7 +76,7 @@ test('a database of version 0.2: what is open and stored is counted when it is m
   const bytes = sizeOf([ended, open, queued, atOnce]) + 2 * ENDED_BYTES
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: bytes })
   assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: sizeOf([other]) })
-  // The new node ends what the old one accepted before the migration, and the old one continues, too.
+  // The new node settles what the old one accepted before the migration, and the old one continues, too.
   assert.equal(await store.settle(settlement({ jobId: open.id, attempt: 1 }, { node: 'old' })), 'settled')
   assert.equal(await store.cancelJob(queued.id, now.ms), 'cancelled')
   assert.equal(await old.cancel(other.id, now.ms), true)
@@ -151,7 +151,7 @@ test('old and new nodes together count each job once, whoever accepts and whoeve
       }
       const seen = await store.quotaUse(account)
       assert.equal(seen.openJobs, use.openJobs)
-      // Cancelled jobs have texts of their own: what is stored says how long they are.
+      // The database counts the texts itself, because cancelled jobs have other texts than settled ones.
       const [row] = await query(`
         select (select coalesce(sum(request_bytes(id)), 0) from jobs where account = '${account}')
           + (select coalesce(sum(coalesce(octet_length(content), 0) + coalesce(octet_length(error), 0) + octet_length(receipt)), 0)
@@ -208,7 +208,7 @@ test('the last old job of an hour is deleted, and nothing is subtracted twice wh
     await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
   }
   await store.expire(week(LONG_AGO_MS))
-  // Its bytes are in the sums, and that they are gone is not yet.
+  // The sums include the bytes of the deleted job, and a delta that subtracts them is not folded yet.
   await store.deleteJob(gone.id)
   await keepPartitions(database, week(NOON_MS))
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: sizeOf([young]) + ENDED_BYTES })
@@ -236,7 +236,7 @@ test('wrong sums of open jobs are corrected, and so is what the jobs reserve', a
   await reconcileOpenJobs(database)
   assert.deepEqual(await store.quotaUse('acme'), right)
   assert.equal((await store.quotaUse('other')).reserved ?? 0, 0)
-  // Sums below zero hide no files.
+  // Negative sums of jobs do not hide the bytes of files.
   await query(
     `insert into quota_deltas (account, hour, open_jobs, open_bytes, ended_bytes, reserved) values ('other', ${hour}, 0, 0, -1000, 0)`,
   )

@@ -1,19 +1,19 @@
 /**
  * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert deltas,
- * which are folded into sums later, so that no two statements wait for each other. Quotas are summed by account and by the hour
- * in the ID of the job, so that the sums of an hour can be deleted with the partition that holds its jobs.
+ * so that no two statements wait for each other; `expire` folds the deltas into sums. Quotas are summed by account and by the
+ * hour in the ID of the job, so that the sums of an hour can be deleted with the partition of its jobs.
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** Deltas that one step folds. */
+/** How many deltas one step folds. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
-/** The bytes of the request of a row of `open_jobs`. Nodes of version 0.2 do not store them there. */
+/** The bytes of the request of a row in `open_jobs`. Nodes of version 0.2 do not store them in the row. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
@@ -33,7 +33,7 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
-/** Folds some deltas into the sums, unless another node is folding. Returns whether there may be more. */
+/** Folds some deltas of usage into the sums, unless another node is folding. Returns whether there may be more. */
 export async function foldUsage(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_USAGE)
   return Number(row?.folded) >= STEP
@@ -46,8 +46,8 @@ export const LOCK_USAGE: Statement = {
 }
 
 /**
- * $1 an account that is being deleted. Its sums of an hour stay as long as jobs of that hour, because their deletion subtracts from
- * them. One snapshot deletes sums and deltas.
+ * $1 the account that is being deleted. Its sums of an hour stay as long as it has jobs of that hour, because the deletion of
+ * those jobs subtracts from them. Sums and deltas are deleted in one snapshot.
  */
 export const FORGET_QUOTAS: Statement = {
   name: 'forget quotas of account',
@@ -63,37 +63,37 @@ export const FORGET_QUOTAS: Statement = {
   delete from quota_sums where account = $1 and hour in (select hour from empty)`,
 }
 
-/** Folds some deltas of quotas, unless another node is folding. Returns whether there may be more. */
+/** Folds some deltas of quotas into the sums, unless another node is folding. Returns whether there may be more. */
 export async function foldQuotas(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_QUOTAS)
   return Number(row?.folded) >= STEP
 }
 
 /**
- * Corrects the sums of open jobs where they differ from `open_jobs`. While nodes of version 0.2 run, triggers count for them, but
- * miss jobs that such a node settled while the triggers were being created.
+ * Corrects the sums of open jobs that differ from `open_jobs`. Triggers count for nodes of version 0.2, but miss jobs that such
+ * a node settled while the triggers were being created.
  */
 export async function reconcileOpenJobs(database: Database): Promise<void> {
   await database.transaction(async ({ query }) => {
-    // Later statements see what an earlier correction wrote, so none is made twice.
+    // With this lock, later statements see what an earlier correction wrote, so nothing is corrected twice.
     await query(LOCK_USAGE)
     await query(ALLOW_SCANS)
     await query(RECONCILE)
   })
 }
 
-/** Deletes the sums of hours whose jobs are being dropped, at the end of the caller's transaction. */
+/** Deletes the sums of hours whose partition is being dropped, at the end of the caller's transaction. */
 export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
-  // Otherwise a running fold could restore what is deleted here.
+  // A running fold could restore what is deleted here.
   await query(LOCK_USAGE)
   for (const table of ['quota_sums', 'quota_deltas']) {
     await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
   }
 }
 
-/** Deletes the sums of hours without jobs: a node of version 0.2 dropped their partition or deleted the last job. */
+/** Deletes the sums of hours without jobs: a node of version 0.2 has dropped their partition or deleted their last job. */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
-  // Otherwise a running fold could restore what is deleted here.
+  // A running fold could restore what is deleted here.
   await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
@@ -101,8 +101,8 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 const HOUR_MS = 3_600_000
 
 /**
- * One statement moves a delta, so that readers always see it exactly once. Even two concurrent folds move each delta once,
- * because only one of them deletes it. Rows are locked in the order of the key, so that no two statements deadlock.
+ * Moves deltas in one statement, so that readers always see each of them exactly once. Even two concurrent folds move each
+ * delta once, because only one of them deletes it. Rows are locked in the order of the key, so that no two statements deadlock.
  */
 const FOLD_USAGE: Statement = {
   repeatable: true,
@@ -152,10 +152,10 @@ const FOLD_QUOTAS: Statement = {
   select count(*) as folded from gone`,
 }
 
-/** Sequential scans are disabled (database.ts), but here all rows are read. */
+/** Sequential scans are disabled (database.ts), but reconciling reads all rows. */
 const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
 
-/** Reads jobs, sums and deltas in one snapshot, in which a job that is being accepted or settled is in all of them or none. */
+/** Reads jobs, sums and deltas in one snapshot. In it, a job that is being accepted or settled is in all of them or in none. */
 const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
@@ -181,8 +181,8 @@ const FORGET_HOURS = (table: string): Statement => ({
 })
 
 /**
- * $1 the hour before which all jobs may have expired. One snapshot deletes sums and deltas: otherwise the delta of a job that was
- * just deleted could remain without the sum that it is subtracted from.
+ * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot: otherwise the delta of a job
+ * that was just deleted could remain without the sum from which it is subtracted.
  */
 const FORGET_EMPTY_HOURS: Statement = {
   name: 'forget empty hours',

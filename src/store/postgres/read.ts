@@ -1,4 +1,4 @@
-/** Reads jobs in Postgres as their accounts may see them: many in one statement. */
+/** Reads jobs in Postgres, with what their accounts may see. Concurrent calls share a statement. */
 import { isJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
@@ -36,7 +36,7 @@ export function readOperations({
 }
 
 async function readJobs(database: Database, reads: readonly Read[]): Promise<(ReadJob | null)[]> {
-  // The whole statement would fail for a text that is not a UUID.
+  // For a text that is not a UUID, the whole statement would fail.
   const ids = reads.map(({ jobId }) => (isJobId(jobId) ? jobId : null))
   const accounts = reads.map(({ account }) => account)
   const limits = reads.map(({ maxBytes }) => maxBytes)
@@ -67,7 +67,7 @@ const READ: Statement = {
   left join open_jobs q on q.id = r.id
   left join callbacks c on c.job_id = r.id`,
 }
-/** Large texts are stored outside of their rows, so a text that the result omits is never read. */
+/** Large texts are stored outside of their rows, so a text that is left out of the result is never read. */
 const READ_ENDED: Statement = {
   repeatable: true,
   name: 'read ended',
@@ -79,7 +79,7 @@ const READ_ENDED: Statement = {
   ) ended
   where total <= $2::bigint or total = bytes`,
 }
-/** With the limit, each job is one index lookup, regardless of the planner's estimates. */
+/** With the limit, each job is one index lookup, whatever the planner estimates. */
 const FIND_MISSING: Statement = {
   repeatable: true,
   name: 'find missing',

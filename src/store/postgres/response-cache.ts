@@ -1,4 +1,4 @@
-/** Finds cached responses in Postgres, many in one statement. */
+/** Finds cached responses in Postgres. Concurrent calls share a statement. */
 import { storedTextOf } from '../compressed-text.ts'
 import { numberOf } from '../rows.ts'
 import type { Store } from '../store.ts'

@@ -11,7 +11,7 @@ const endAt = (turn: number, over: Partial<WalkEnd> = {}): WalkEnd => ({
   place: { turn, id: 'b' },
 })
 
-/** Its next walk from the front is due at 1,000 ms. */
+/** The walks after a first one from the front at 0 ms. The next one from the front is due at 1,000 ms. */
 function walked(): RouteWalks {
   const walks = new RouteWalks()
   walks.end(walks.begin(ROUTE, false, 0), { ...AT_END, place: FRONT }, 0)
@@ -35,6 +35,7 @@ test('a job that joined before that is not passed over, also when it joined duri
   const walk = begin(walks, 2)
   assert.equal(walk.from.turn, 3000)
   walks.joined(ROUTE, 2000)
+  walks.joined(ROUTE, 4000)
   walks.end(walk, endAt(6000), 2)
   assert.equal(begin(walks, 3).from.turn, 2000)
 })

@@ -1,20 +1,21 @@
 /**
- * Where this node's walks of the routes start. Claimed jobs leave dead entries in the index of their route as long as any older
- * snapshot exists, so walking from the front would cost more with each claim. So a walk starts at the route's place, which moves
- * back when this node sees a job join the queue before it. From time to time a walk starts at the very front, to find jobs that
- * the node was not notified about, and jobs of nodes up to version 0.3, which use one sequence of turns for all routes.
+ * Where the walks of this node start. As long as an older snapshot exists, claimed jobs leave dead entries in the index of
+ * their route, so a walk from the front would cost more with each claim. Instead, a walk starts at the route's place, which
+ * moves back when this node learns that a job has joined the queue before it. From time to time a walk starts at the front. It
+ * finds jobs about which the node was not notified, and jobs of nodes up to version 0.3, which use one sequence of turns for
+ * all routes.
  */
 import { FRONT, isBefore, type Place, RoutePlaces } from '../route-places.ts'
 
 const WHOLE_EVERY_MS = 1000
-/** The maximum share of time spent on walks from the front, regardless of the number of dead entries. */
+/** The maximum share of time for walks from the front, whatever the number of dead entries. */
 const WHOLE_SHARE = 1 / 20
 
 export interface Walk {
   readonly route: string
   readonly from: Place
   readonly startedMs: number
-  /** The least turn that joined the route since the walk started. */
+  /** The lowest turn that joined the route since the walk started. */
   joined: number
 }
 
@@ -28,10 +29,10 @@ export interface WalkEnd {
   readonly isPinned: boolean
 }
 
-/** When a route is next walked from the front. That walk ends at the place where the previous walk had stopped. */
+/** The next walk of a route from the front. It ends at the place where the previous walk has stopped. */
 interface Whole {
   dueMs: number
-  /** The place that the walk must reach; null if no walk from the front is in progress. */
+  /** The place that the walk from the front must reach; null if none is in progress. */
   until: Place | null
   spentMs: number
 }
@@ -40,10 +41,10 @@ export class RouteWalks {
   readonly #places = new RoutePlaces()
   readonly #wholes = new Map<string, Whole>()
   readonly #walks = new Set<Walk>()
-  /** The turn up to which nodes up to version 0.3 have claimed jobs of any route. */
+  /** The turn up to which nodes of versions up to 0.3 have claimed jobs, whatever the route. */
   #floor = 0
 
-  /** The parameter from which statements compute turns. */
+  /** The parameter with the turns of all routes, for statements that assign turns. */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
@@ -54,7 +55,7 @@ export class RouteWalks {
     return Object.fromEntries(routes.map((route) => [route, this.#places.turn(route)]))
   }
 
-  /** Records how far other nodes have claimed. Jobs before these turns may still be queued. */
+  /** Records how far other nodes have claimed each route. Jobs before these turns may still be queued. */
   reached(turns: Readonly<Record<string, number>>): void {
     for (const [route, turn] of Object.entries(turns)) this.#places.reached(route, turn)
   }
@@ -91,7 +92,7 @@ export class RouteWalks {
     const whole = this.#wholeOf(route)
     const { until } = whole
     const isBehind = until !== null && isBefore(end.place, until)
-    // The walk saw the whole queue, so nothing is queued before the place that the previous walk reached.
+    // The walk has read the rest of the queue, so nothing is queued before the place that the previous walk had reached.
     const seesAll = isBehind && !end.stopped && !end.isPinned
     this.#places.moved(route, seesAll ? until : end.place)
     this.#places.joined(route, joined)

@@ -1,4 +1,4 @@
-/** Bringing the schema up to date beside nodes of the first version, which continue working. */
+/** Migrations of the schema while nodes of the first version are running, which continue to work. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
@@ -23,14 +23,14 @@ async function start(t: TestContext) {
   return { url, old }
 }
 
-/** Jobs of the first version, from their acceptance to their end. */
+/** Accepts and settles jobs as a node of the first version does. */
 async function endSome(old: FirstVersionNode) {
   const settle = async (model: string, over: Partial<Settlement> = {}) => {
     const jobs = [newJob({ model }), newJob({ model, account: 'other' })]
     await old.accept(jobs)
     const all = jobs.map(({ id }) => settlement({ jobId: id, attempt: 1 }, { node: 'old', ...over }))
     assert.deepEqual(await old.settle(all), [true, true])
-    // A repetition after an unknown outcome changes nothing.
+    // A repetition after an unknown commit changes nothing.
     assert.deepEqual(await old.settle(all), [false, false])
   }
   await settle('gpt-5')
@@ -43,7 +43,7 @@ async function endSome(old: FirstVersionNode) {
   await old.acceptEnded([job], [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })])
 }
 
-/** What `endSome` used, so many times over. */
+/** The usage of this many calls of `endSome`. */
 function usageOfSome(times: number) {
   const one = { jobs: 1, failedJobs: 0, cacheHits: 0, calls: 1, inputTokens: 3, outputTokens: 5 }
   const january = { jobs: 4, failedJobs: 1, cacheHits: 1, calls: 3, inputTokens: 9, outputTokens: 15 }
@@ -64,13 +64,13 @@ test('what ended before the migration and after it counts once, whichever versio
   const { store } = await openNode(url)
   t.after(() => store.close())
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
-  // On the same connection: its statements were prepared before.
+  // The old node still uses its connection, on which its statements were prepared before.
   await endSome(old)
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
   while (await store.expire(expiry()));
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
 
-  // Either version ends what the other accepted.
+  // Either version settles what the other one accepted.
   const [mine, its] = [newJob({ account: 'both' }), newJob({ account: 'both' })]
   await old.accept([mine])
   assert.equal(await store.settle(settlement({ jobId: mine.id, attempt: 1 }, { node: 'old' })), 'settled')
@@ -117,7 +117,7 @@ test('crashes that an old node counts are reverted when the node comes back, als
     return found.map((job) => job?.crashCount)
   }
   assert.deepEqual(await crashCounts(), [1, 1])
-  // Nodes of every version come back by renewing their lease.
+  // Nodes of every version return by renewing their lease.
   for (const node of ['new', 'old']) await store.renew(node, 60_000)
   assert.equal(await store.revertCrashes(), 2)
   assert.deepEqual(await crashCounts(), [0, 0])
@@ -162,7 +162,7 @@ test('a table that another program locks for long is not waited for, and the nex
   })
   await endSome(old)
   await backup.query('rollback')
-  // The previous migration step was committed.
+  // The previous migration was committed.
   assert.equal(await migratePostgres(url), AFTER_FIRST - 1)
   const { store } = await openNode(url)
   t.after(() => store.close())
@@ -170,7 +170,7 @@ test('a table that another program locks for long is not waited for, and the nex
 })
 
 test('a connection that breaks during a migration is named as the cause', async (t) => {
-  // Greets as Postgres does: the password is accepted, and the server is ready for a query.
+  // The greeting of Postgres: the password is accepted, and the server is ready for a query.
   const greeting = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49])
   const server = createServer((socket) => {
     socket.once('data', () => {

@@ -1,44 +1,39 @@
-/** Migrates the Postgres schema. When many nodes start at once, one migrates and the others wait for it. */
+/** Migrates the Postgres schema. If many nodes start at once, one migrates and the others wait for it. */
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
-import { connectionSettings } from './database.ts'
+import { withClient } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
 /** An arbitrary number that no other program on the same database is likely to lock. */
 const LOCK = 7_264_539_153
 /**
- * The lock that a transfer holds until its transaction ends. Servers and commands request it first and do not start without it.
- * It is an advisory lock of this schema, as an SQL argument.
+ * The lock that a transfer holds until its transaction ends. Servers and commands request it before they start, and do not
+ * start without it. It is an advisory lock of this schema, as an SQL argument.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 /** How long a migration waits for the locks of its tables. */
 export interface Patience {
-  /** The longest wait. It is short, because every later statement on the table waits behind the migration. */
+  /** The longest wait for a lock. It is short, because all later statements on the table wait behind the migration. */
   readonly lockMs: number
   readonly tries: number
-  /** The pause between tries, in which the statements that queued behind it run. */
+  /** The pause between tries, in which the statements behind the migration run. */
   readonly pauseMs: number
 }
 const PATIENCE: Patience = { lockMs: 2000, tries: 5, pauseMs: 1000 }
 /** SQLSTATE codes: a lock that was not granted in time, and a deadlock. */
 const IN_THE_WAY = ['55P03', '40P01']
 
-/** Returns how many migrations were applied. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
+/** Returns how many migrations were applied. Rejects with a `DatabaseProblem` if the operator must fix something. */
 export async function migratePostgres(url: string, patience = PATIENCE): Promise<number> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
   try {
-    await client.connect()
-    return await migrate(client, patience)
+    return await withClient(url, null, (client) => migrate(client, patience))
   } catch (error) {
     if (error instanceof DatabaseProblem) throw error
     const { message, code } = error as Error & { code?: string }
     throw new DatabaseProblem(
       `The database cannot be used: ${message || code}. Check DATABASE_URL, and that the role may create tables there.`,
     )
-  } finally {
-    await client.end()
   }
 }
 
@@ -48,13 +43,13 @@ async function migrate(client: pg.Client, patience: Patience): Promise<number> {
   }
 }
 
-/** Applies the next migration in its own transaction, to hold locks only while it runs. Returns whether there was one. */
+/** Applies the next migration in a transaction of its own, so that its locks end with it. Returns whether there was one. */
 async function applyNext(client: pg.Client, patience: Patience): Promise<boolean> {
   for (let tried = 1; ; tried++) {
     try {
       return await tryNext(client, patience.lockMs)
     } catch (error) {
-      // The rollback fails if the connection broke; the first error has the cause.
+      // If the connection broke, the rollback fails, too. The first error has the cause.
       await client.query('rollback').catch(() => {})
       if (!IN_THE_WAY.includes((error as { code?: string }).code ?? '')) throw error
       if (tried === patience.tries) {
@@ -69,7 +64,7 @@ async function applyNext(client: pg.Client, patience: Patience): Promise<boolean
 }
 
 async function tryNext(client: pg.Client, lockMs: number): Promise<boolean> {
-  // Uses the lock of a transaction, because a session's lock would not work behind a pooler that shares connections.
+  // The lock belongs to the transaction, because a lock of the session would not work behind a pooler that shares connections.
   await client.query('begin')
   await rejectDuringTransfer(client)
   await client.query(`select pg_advisory_xact_lock(${LOCK})`)

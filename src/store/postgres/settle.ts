@@ -1,4 +1,4 @@
-/** Stores outcomes in Postgres, many in one statement, each only if this node still holds the job under this attempt. */
+/** Stores outcomes in Postgres, many in one statement, each only if the node still holds the job under the given attempt. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Row, textOf, textOrNull } from '../rows.ts'
 import { type Settled, type Settlement, type Store, StoreUnavailable } from '../store.ts'
@@ -14,16 +14,16 @@ import {
 } from './columns.ts'
 import type { Database, Statement } from './database.ts'
 import { OutcomeUnknown } from './errors.ts'
-import { MAX_WEIGHT } from './groups.ts'
 import type { PostgresParts } from './parts.ts'
+import { MAX_WEIGHT } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** The node in the outcome of a job that no node held; no node can have such a name. */
+/** The node in the outcome of a job that no node held. No node can have this name. */
 const NO_NODE = 'none'
 
-/** The result for a job, and the node that has a pending response for it. */
+/** The result of a settlement, and the node that has a pending response for the job. */
 interface SettledJob {
   readonly settled: Settled
   readonly origin: string | null
@@ -31,7 +31,7 @@ interface SettledJob {
 
 export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   const { database, groups, notifications, others, onCommit } = parts
-  /** Jobs whose settlement may be committed although the response was lost. */
+  /** Jobs whose settlement may be committed although its response was lost. */
   const unknown = new Set<string>()
   const settlements = groups.add<Settlement, SettledJob>({
     ...(onCommit && { onCommit }),
@@ -53,7 +53,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** Rejects instead of repeating, because the caller retries for as long as it takes. */
+/** Settles jobs. If the commit is unknown, it rejects instead of repeating the statement, because the caller retries anyway. */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
@@ -72,8 +72,8 @@ async function settleOrMark(
 
 /**
  * Settles jobs, and returns the results in the order of the settlements.
- * @param unknown jobs that an earlier try may have settled before its results were lost. If it did, the result is `settled`. If
- * the results of this try are lost, too, the jobs that it settled are added.
+ * @param unknown jobs that an earlier try may have settled, although its results were lost. If it did, the result is `settled`.
+ * If the results of this try are lost, too, the jobs that it settled are added
  */
 async function settleAll(
   database: Database,
@@ -110,13 +110,13 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
-/** Parses only usage that has a cost, which most has not. */
+/** Parses only usage with a cost, because most usage has none. */
 const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
- * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits for
- * another. It reads the CTE `s` (the settlements) and the CTE `freed` (id, account, has_callback, deaths, claimed_at_ms, the
- * bytes of the request, the reserved amount, and was_open: 1 or 0).
+ * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits
+ * for another. It reads the CTE `s` (the settlements) and the CTE `freed`: id, account, has_callback, deaths, claimed_at_ms,
+ * the bytes of the request, the reserved amount, and was_open (1 or 0).
  * @param node the parameter with the node
  */
 export const STORE_OUTCOMES = (node: string) => `
@@ -149,9 +149,9 @@ export const STORE_OUTCOMES = (node: string) => `
   )`
 
 /**
- * $1 node, then the columns of settlements, IDs first. Most jobs have no node, so the planner takes jobs with a node as rare and
- * would search by node, through every dead row that this node ever held. `is not distinct from` has no index, which prevents
- * that. `is true` makes it look up claims in a hash instead of scanning them all for each job.
+ * $1 node, then the columns of settlements, IDs first. Most rows have no node. So the planner expects few rows with a given
+ * node, and would search by node, through every dead row of this node. `is not distinct from` cannot use the index, which
+ * prevents that. `is true` makes the planner look claims up in a hash instead of scanning them all for each job.
  */
 export const SETTLE = {
   name: 'settle',
@@ -173,8 +173,8 @@ function notFreedValues(settlements: readonly Settlement[]): unknown[] {
 }
 
 /**
- * For jobs that were not freed: whether they exist, and whether this claim has settled them. It is a separate statement because
- * it opens every partition. Each `limit 1` makes the planner search an index by ID.
+ * For jobs that were not freed: whether they exist, and whether this claim has settled them. This is a separate statement,
+ * because it opens every partition. Each `limit 1` makes the planner search an index by ID.
  */
 const NOT_FREED: Statement = {
   repeatable: true,

@@ -1,22 +1,25 @@
 /**
- * Texts in Postgres. Nodes compress them, using less CPU time than Postgres, for a better result, and pass large columns in
- * Postgres' binary format, because escaping each quote would block the event loop.
+ * Texts in Postgres. Nodes compress texts, because this takes less CPU time than in Postgres and gives a better result. They
+ * pass large columns in Postgres' binary format, because escaping each quote would block the event loop.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { asItIs, BASE64, type StoredText, storedText, storedTextOnThread } from '../compressed-text.ts'
 
-/** Postgres compresses rows of this size itself, using five times the CPU time for a worse result. */
+/**
+ * The size from which texts are compressed. Postgres would compress rows of this size itself, with five times the CPU time and
+ * a worse result.
+ */
 export const COMPRESS_FROM_BYTES = 2048
-/** A text of at least this many characters is compressed on a thread; for a shorter one, the round trip would cost more. */
+/** A text with this many characters is compressed on a thread. For a shorter one, the round trip would cost more. */
 const ON_THREAD = 65_536
-/** After this many characters, which take up to two milliseconds, other work of the event loop gets its turn. */
+/** After compressing this many characters, which takes up to two milliseconds, other work of the event loop gets a turn. */
 const IN_ONE_TURN = 131_072
 
-/** Selects a text. A compressed one comes as base64, which is two thirds of the size of Postgres' hexadecimal output. */
+/** Selects a text. A compressed one comes as base64, which has two thirds of the size of Postgres' hexadecimal output. */
 export const textOf = (row: string, column: 'messages' | 'content') =>
   `coalesce('${BASE64}' || encode(${row}.${column}_zstd, 'base64'), ${row}.${column})`
 
-/** @param compress false while a live node would not understand compressed texts */
+/** @param compress false while a node might read the texts that does not know compressed texts */
 export async function storedTexts(
   texts: readonly (string | null)[],
   compress: boolean,
@@ -57,18 +60,18 @@ const LARGE = 65_536
 /** Type OIDs of Postgres. */
 const OIDS = { bytea: 17, text: 25 }
 
-/** Returns the parameter for the driver, of type text[]. Passing 10 MB of JSON as an array would take the driver 200 ms. */
+/** Returns a parameter of type text[] for the driver. As an array, 10 MB of JSON would take the driver 200 ms. */
 export function textArray(values: readonly (string | null)[]): readonly (string | null)[] | Buffer {
   const characters = values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
   return characters < LARGE ? values : binaryArray(values, 'text')
 }
 
-/** Whether a column is in binary format: copying it should get its own turn of the event loop. */
+/** Whether a column is so large that its copying should get its own turn of the event loop. */
 export function hasLarge(columns: readonly unknown[]): boolean {
   return columns.some((column) => Buffer.isBuffer(column) && column.length > LARGE)
 }
 
-/** Encodes a one-dimensional array with lower bound 1: for each element its length and bytes, or length -1 for null. */
+/** Encodes a one-dimensional array with lower bound 1: for each element its length and its bytes, or the length -1 for null. */
 function binaryArray(values: readonly (string | Uint8Array | null)[], type: keyof typeof OIDS): Buffer {
   const lengths = values.map((value) => (value === null ? -1 : Buffer.byteLength(value)))
   const bytes = lengths.reduce((sum, length) => sum + 4 + Math.max(0, length), 20)

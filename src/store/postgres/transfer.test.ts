@@ -1,4 +1,4 @@
-/** A copy from one Postgres into another takes usage that is not folded yet, the audit log, and what operators set. */
+/** A copy from one Postgres to another includes usage that is not folded yet, the audit log, and settings of operators. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'

@@ -1,6 +1,6 @@
 /**
- * A Postgres database as the source or the target of a transfer, while no server uses it. The source is read in one snapshot. The
- * target is filled in one transaction; rows of an aborted transfer only cost space until vacuum frees it.
+ * A Postgres database as the source or the target of a transfer, while no server uses it. The source is read in one snapshot.
+ * The target is filled in one transaction; the rows of an aborted transfer only take space until vacuum frees it.
  */
 import pg from 'pg'
 import { jobIdMs } from '../../job/job-id.ts'
@@ -17,7 +17,7 @@ import {
   tablesOf,
 } from '../transfer-contract.ts'
 import { unnest } from './columns.ts'
-import { connectionSettings, type Queries, queryOf, type Statement } from './database.ts'
+import { connectionSettings, type Queries, queryOf, type Statement, withClient } from './database.ts'
 import { POSTGRES } from './dialect.ts'
 import { isOnRoute } from './fair-order.ts'
 import { checkFitness } from './fitness.ts'
@@ -33,7 +33,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
     lockTables: 'lock table nodes in share mode',
   })
   try {
-    // Every read follows a key. Without statistics, as after another transfer, the planner may choose otherwise.
+    // Every read follows a key. Without statistics, for example after another transfer, the planner might not use it.
     await connection.run('set local enable_seqscan = off')
     await connection.run('set local enable_hashjoin = off')
     await connection.run('set local enable_mergejoin = off')
@@ -44,24 +44,20 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
   }
 }
 
-/** Migrating would create the tables, so a mistyped URL would be transferred as an empty database. */
+/**
+ * Rejects a database without Parley's tables. Migrating would create them, so a mistyped URL would be transferred as an empty
+ * database.
+ */
 async function rejectUnlessParley(url: string): Promise<void> {
-  const client = new pg.Client(connectionSettings(url, null))
-  client.on('error', () => {})
-  let found: boolean
-  try {
-    await client.connect()
-    const { rows } = await client.query<{ found: boolean }>(
-      `select to_regclass('schema_version') is not null as found`,
-    )
-    found = rows[0]?.found === true
-  } catch (error) {
-    const { message, code } = error as Error & { code?: string }
-    throw new DatabaseProblem(`The database cannot be used: ${message || code}.`, { cause: error })
-  } finally {
-    await client.end()
-  }
-  if (!found) throw new DatabaseProblem('This database has no tables of Parley.')
+  const find = `select to_regclass('schema_version') is not null as found`
+  const { rows } = await withClient(url, null, (client) => client.query<{ found: boolean }>(find)).catch(
+    (error: Error & { code?: string }) => {
+      throw new DatabaseProblem(`The database cannot be used: ${error.message || error.code}.`, {
+        cause: error,
+      })
+    },
+  )
+  if (rows[0]?.found !== true) throw new DatabaseProblem('This database has no tables of Parley.')
 }
 
 function postgresSource(connection: TransferConnection): TransferSource {
@@ -71,7 +67,7 @@ function postgresSource(connection: TransferConnection): TransferSource {
       select h.turn from open_jobs h where ${raw(isOnRoute('q.route', 'h.'))} order by h.route, h.turn, h.id limit 1)`,
     from: {
       cachedResponses: { key: ['fingerprint', 'job_id'] },
-      // Includes usage that was not folded yet.
+      // Includes usage that has not been folded yet.
       usage: { table: sql`(${POSTGRES.usage(sql`true`)})` },
     },
     query: (statement) => queryOf(connection, statement),
@@ -121,7 +117,7 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
     },
 
     commit: async () => {
-      // Until autovacuum gathers statistics, plans would be based on those of empty tables.
+      // Until autovacuum has gathered statistics, plans would be made for empty tables.
       await connection.run(
         'analyze accounts, keys, jobs, outcomes, open_jobs, callbacks, kept_answers, idempotency, usage, files, file_pieces, audit, reruns',
       )
@@ -150,20 +146,20 @@ const LOCK_MS = 5_000
 interface TransferTransaction {
   /** For example `isolation level repeatable read`. */
   readonly mode: string
-  /** Locks tables against processes that do not request the transfer lock, such as a suspended node. */
+  /** Locks tables against processes that do not request the transfer lock, for example a suspended node. */
   readonly lockTables: string
 }
 
 /**
- * The single connection and transaction of a transfer. Meanwhile no server can use the database: running servers are found by
- * their leases, and starting ones request the same lock (schema.ts).
+ * The single connection and transaction of a transfer. While it is open, no server can use the database: running servers are
+ * found by their leases, and starting ones request the same lock (schema.ts).
  */
 class TransferConnection implements Queries {
   readonly #client: pg.Client
 
   private constructor(client: pg.Client) {
     this.#client = client
-    // The next statement reports a broken connection.
+    // The next statement rejects if the connection is broken, so the event needs no handling.
     client.on('error', () => {})
   }
 
@@ -191,7 +187,7 @@ class TransferConnection implements Queries {
     return this.run(text, values)
   }
 
-  /** Not prepared by name: batches are large, and a pooler may have shared the connection before. */
+  /** Statements are not prepared: batches are large, and a pooler may have shared the connection before. */
   run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
   }

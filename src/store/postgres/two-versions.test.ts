@@ -1,4 +1,4 @@
-/** Claims beside a node of version 0.3, whose turns are of one count for all routes and whose notifications name no route. */
+/** Claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no route. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -32,7 +32,7 @@ async function start(t: TestContext) {
   return { url, node, old, channel: channels.rows[0]?.name ?? '' }
 }
 
-/** Queues a job as a node of version 0.3 does. */
+/** Queues a job like a node of version 0.3. */
 async function queueAsOld(old: pg.Client, turn: number) {
   const job = newJob({ account: 'other' })
   await old.query(
@@ -51,7 +51,7 @@ async function queueAsOld(old: pg.Client, turn: number) {
 test('a job that a node of version 0.3 queues and announces is claimed at once, wherever the walk stands', async (t) => {
   const { node, old, channel } = await start(t)
   await node.store.accept(acceptance([newJob(), newJob()], { route: ROUTE }))
-  // The place is at the last of these jobs, far behind the turn of the next one.
+  // The place is at the last of these jobs, whose turn is much higher than that of the next job.
   await node.store.claim('x', 2, now.ms, OF_ROUTE)
   assert.equal((await claimNext(node.store, node.name, 2, now.ms, ROUTE)).length, 2)
   const job = await queueAsOld(old, 5)

@@ -1,4 +1,4 @@
-/** Statements whose result is lost: the store finds out what the database did, and does it only once. */
+/** If the result of a statement is lost, the store finds out what the database did, and does it only once. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
@@ -31,7 +31,7 @@ async function start(t: TestContext) {
     await store.close()
     await proxy.close()
   })
-  /** Cuts off the answer to the statement of that name. */
+  /** Breaks the connection when the response to the statement with this name arrives. */
   const cut = async <T>(statement: string, work: () => Promise<T>): Promise<T> => {
     const before = proxy.cuts()
     proxy.cutAtNextAnswer(statement)

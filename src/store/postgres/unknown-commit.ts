@@ -1,4 +1,4 @@
-/** Handles groups that failed, and commits whose outcome is unknown. */
+/** Runs groups of writes: finds out which operation failed, and whether a commit with an unknown outcome was stored. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
@@ -10,8 +10,8 @@ const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * Runs a group together. If the database rejects it, runs each operation alone, because one of them may be at fault. If the
- * database is unreachable, all of them fail.
+ * Runs a group together. If the database rejects it, runs each operation alone, because only one may be at fault. If the
+ * database is unreachable, all operations fail.
  */
 export async function eachAlone<Op, Result>(
   ops: readonly Op[],
@@ -28,12 +28,12 @@ export async function eachAlone<Op, Result>(
   }
 }
 
-/** `again` repeats an unknown commit: it does not change what is already stored. */
+/** `again` repeats a commit whose outcome is unknown. It does not change what is already stored. */
 export type Mode = 'first' | 'again'
 
 /**
- * Does the same for writes whose commit may be unknown: `run` is repeated as `again` until the outcome is known. If the database
- * rejects the repeated group, for example because an account was deleted meanwhile, each operation runs alone as `again`.
+ * Like `eachAlone`, for writes whose commit may be unknown: repeats `run` as `again` until the outcome is known. If the
+ * database rejects the repeated group, for example because an account was deleted since, each operation runs alone as `again`.
  */
 export function eachAloneUntilKnown<Op, Result>(
   ops: readonly Op[],

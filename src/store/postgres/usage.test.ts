@@ -1,4 +1,4 @@
-/** Usage while it is settled, folded, read and cancelled by many nodes at once. */
+/** Usage while many nodes settle, fold, read and cancel at the same time. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'

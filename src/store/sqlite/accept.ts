@@ -19,7 +19,7 @@ import { FIND_CACHED } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** A new job in the form that is sent to the storage thread; `sqlite-store.ts` makes it. */
+/** A new job in the form that the storage thread gets; `sqlite-store.ts` makes it. */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -41,7 +41,7 @@ export type NewJobCells = readonly [
   reserved: number | null,
 ]
 
-/** The row of the cached response for a fingerprint, unless the response has been deleted meanwhile. */
+/** Where the response for a fingerprint was cached: the row of its job. It may have been deleted since. */
 export type CachedAt = readonly [fingerprint: string, seq: number]
 
 export const acceptOperations = {
@@ -79,7 +79,7 @@ export const acceptOperations = {
   ),
 }
 
-/** Checks the cost cap. Repeated requests and jobs that a cached response completes cost nothing. */
+/** Checks the cost cap. Repeated requests cost nothing, nor do jobs that a cached response completes. */
 function checkCost(
   file: ServedFile,
   nowMs: number,
@@ -105,7 +105,7 @@ function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: numbe
   return row ? storedTextOf(row, 'content') : null
 }
 
-/** Writes the job's row once, as settled: it is never queued or assigned. */
+/** Stores the job as settled. It is never queued or assigned. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
   const [
     jobId,
@@ -154,7 +154,9 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
   storeOutcome(file, row, ['completed', contentJson, null, usage, CACHE_HIT_RECEIPT_JSON, null, 0, nowMs])
 }
 
-/** Stores the key for these jobs. If the key is already stored, returns the result that follows for this request. */
+/**
+ * Stores the key for these jobs. If it is already stored and one of its jobs exists, returns the result for a repeated request.
+ */
 function rememberKey(
   file: ServedFile,
   idempotency: Idempotency,
@@ -181,12 +183,11 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // If the jobs of the earlier request no longer exist, the request is accepted again; otherwise the caller would get IDs of
-  // missing jobs.
-  return jobIds.every((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
+  // The request is accepted again only if none of its jobs exists. Otherwise those that exist would run twice.
+  return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** The known turns of the account's next jobs, by route: jobs of a batch follow each other. */
+/** The turns of the account's next jobs, by route, as far as they are known: jobs of a batch follow each other. */
 type NextTurns = Map<string, number>
 
 function storeJob(

@@ -15,7 +15,8 @@ import { claimNext } from '../../../test/store-contract/fixtures.ts'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { backUpDatabase, openStore } from '../open.ts'
+import { openStore } from '../open.ts'
+import { backUpFile } from './backup.ts'
 import { migrateFile } from './schema.ts'
 
 test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {
@@ -30,7 +31,7 @@ test('a backup is one private file with every row, and what is only in the write
   assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
 
   const seen: number[] = []
-  const summary = await backUpDatabase(`sqlite:${file}`, target, quietly({ onProgress: (b) => seen.push(b) }))
+  const summary = await backUpFile(file, target, quietly({ onProgress: (b) => seen.push(b) }))
   assert.deepEqual(contentsOf(target), contentsOf(file))
   assert.equal(statSync(target).mode & 0o777, 0o600)
   assert.deepEqual(
@@ -62,7 +63,7 @@ test('what is deleted is not in a backup, though the file still holds its bytes'
   db.prepare('insert into requests (seq, messages, response_format) values (1, ?, ?)').run(secret, 'text')
   db.exec('delete from requests; pragma wal_checkpoint(truncate)')
   assert.ok(readFileSync(file).includes('an expired conversation'))
-  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  await backUpFile(file, target, quietly())
   assert.ok(!readFileSync(target).includes('an expired conversation'))
 })
 
@@ -97,7 +98,7 @@ test('a backup that fails reports why, and leaves nothing behind', async (t) => 
     ['newer.db', 'there', true, /newer Parley \(schema 1000/],
   ]
   for (const [from, to, force, says] of mistakes) {
-    await assert.rejects(backUpDatabase(`sqlite:${at(from)}`, at(to), quietly({ force })), (error) => {
+    await assert.rejects(backUpFile(at(from), at(to), quietly({ force })), (error) => {
       assert.ok(error instanceof DatabaseProblem, String(error))
       assert.match(error.message, says)
       return true
@@ -105,7 +106,7 @@ test('a backup that fails reports why, and leaves nothing behind', async (t) => 
   }
   assert.deepEqual(readdirSync(folder).sort(), before)
   assert.equal(readFileSync(at('there'), 'utf8'), 'precious')
-  await backUpDatabase(`sqlite:${at('parley.db')}`, at('there'), quietly({ force: true }))
+  await backUpFile(at('parley.db'), at('there'), quietly({ force: true }))
   assert.deepEqual(contentsOf(at('there')), contentsOf(at('parley.db')))
 })
 
@@ -113,12 +114,12 @@ test('a damaged database is reported, and replaces no good backup', async (t) =>
   const folder = await folderForTest(t)
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
   await populate(`sqlite:${file}`, 1)
-  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  await backUpFile(file, target, quietly())
   const good = readFileSync(target)
   const bytes = readFileSync(file)
   bytes.fill(0xa5, 4096 * 3, 4096 * 40)
   writeFileSync(file, bytes)
-  await assert.rejects(backUpDatabase(`sqlite:${file}`, target, quietly({ force: true })), /is damaged: /)
+  await assert.rejects(backUpFile(file, target, quietly({ force: true })), /is damaged: /)
   assert.ok(readFileSync(target).equals(good))
 })
 
@@ -127,8 +128,8 @@ test('an interrupted backup leaves nothing behind', async (t) => {
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
   migrateFile(file)
   const controller = new AbortController()
-  const backup = backUpDatabase(`sqlite:${file}`, target, quietly({ signal: controller.signal }))
-  // By now the file under its temporary name is there.
+  const backup = backUpFile(file, target, quietly({ signal: controller.signal }))
+  // By now, the temporary file exists.
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(readdirSync(folder).filter((name) => name.endsWith('.partial')).length, 1)
   controller.abort()

@@ -1,4 +1,4 @@
-/** Backs up a database file into another file, also while a server is running, and replaces a database with a backup. */
+/** Backs up a database file into another file, even while a server is running, and replaces a database with a backup. */
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -17,14 +17,32 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../../module-url.ts'
-import type { DatabaseSummary, Restored, RestoreOptions, WriteOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
-import { holdsAnything, openReadOnly } from './database-summary.ts'
+import { type DatabaseSummary, holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './file.ts'
 import type { SnapshotResult } from './snapshot-thread.ts'
 
-/** The suffixes of the files that belong to a database file. */
+export interface WriteOptions {
+  /** Whether an existing file may be replaced. */
+  readonly force: boolean
+  /** An abort leaves no file behind. A backup that is written on a thread ends only with the process. */
+  readonly signal: AbortSignal
+  /** Called periodically with the number of bytes written so far. */
+  readonly onProgress: (bytes: number) => void
+}
+
+export interface RestoreOptions extends WriteOptions {
+  readonly nowMs: number
+}
+
+export interface Restored {
+  readonly summary: DatabaseSummary
+  /** The new path of the previous database; null if there was none. */
+  readonly keptAside: string | null
+}
+
+/** The suffixes of a database file and of the files that belong to it. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
 export async function backUpFile(
@@ -32,7 +50,7 @@ export async function backUpFile(
   target: string,
   options: WriteOptions,
 ): Promise<DatabaseSummary> {
-  // Opening would create the file, so a mistyped path would be backed up as an empty database.
+  // Opening a missing file would create it, so a mistyped path would be backed up as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no database ${path} to back up.`)
   refuseUnfit(target, path)
   if (!options.force) refuseToReplace(target)
@@ -67,15 +85,16 @@ function refuseToReplace(target: string): void {
 }
 
 /**
- * Replaces the file and keeps the old one under another name. The backup is read as a database, not copied as bytes, so restoring
- * a copy of a whole data folder includes its write-ahead log, and a damaged backup replaces nothing.
+ * Replaces the database with a backup, and keeps the old file under another name. The backup is read as a database, not copied
+ * as bytes. So if it is a copy of a whole data folder, its write-ahead log is included, and a damaged backup replaces nothing.
  */
 export async function restoreFile(backup: string, path: string, options: RestoreOptions): Promise<Restored> {
   if (!statSync(backup, { throwIfNoEntry: false })?.isFile())
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is next to the path that servers use, everything else next to the file that a link there points to.
+    // The lock is next to the path that servers use. If that path is a link, everything else is next to the file that it points
+    // to.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
@@ -98,7 +117,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
   }
 }
 
-/** A file that cannot be read counts as not empty. */
+/** Whether the database contains anything. A file that cannot be read counts as not empty. */
 function holdsSomething(path: string): boolean {
   if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
@@ -117,7 +136,9 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** Root often restores a backup for a server that runs as another user. */
+/**
+ * Gives new files to the owner of the database, because root often restores a backup for a server that runs as another user.
+ */
 function giveToOwnerOf(path: string, made: readonly string[]): void {
   if (process.geteuid?.() !== 0) return
   const { uid, gid } = statSync(existsSync(path) ? path : dirname(path))
@@ -125,8 +146,8 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
 }
 
 /**
- * Moves the write-ahead log first, because an old one would corrupt a new file. If the file system supports hard links, the old
- * file keeps its name until the new one replaces it.
+ * Renames the old database and its logs. The write-ahead log comes first, because an old one would corrupt a new file. If the
+ * file system supports hard links, the old file also keeps its name until the new one replaces it.
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`
@@ -145,7 +166,7 @@ const PROGRESS_MS = 500
 
 interface Snapshot {
   readonly summary: DatabaseSummary
-  /** The temporary path, next to the final one. */
+  /** The temporary path, in the folder of the final one. */
   readonly file: string
   /** Renames the file durably and atomically. */
   putInPlace(): void
@@ -153,9 +174,9 @@ interface Snapshot {
 }
 
 /**
- * Takes a snapshot of a database file, even while a server uses it: one complete and checked file with everything committed
- * before it began. It has a temporary name until it is put in place. Rejects with a `DatabaseProblem` for problems that the
- * operator must fix, and then leaves no file behind.
+ * Takes a snapshot of a database file, even while a server uses it: one complete and checked file with everything that was
+ * committed before. It has a temporary name until it is put in place. Rejects with a `DatabaseProblem` for problems that the
+ * operator must fix. After a rejection, no file is left behind.
  */
 async function takeSnapshot(
   from: string,
@@ -187,7 +208,7 @@ async function takeSnapshot(
   }
 }
 
-/** Creates the empty file, private because it will hold conversations and signing secrets. */
+/** Creates the empty file. It is private, because it will contain conversations and signing secrets. */
 function makePrivate(file: string): void {
   try {
     closeSync(openSync(file, 'wx', 0o600))

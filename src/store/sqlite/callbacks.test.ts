@@ -1,4 +1,4 @@
-/** Callbacks in a SQLite file of which something is missing. */
+/** Callbacks in a SQLite file from which the account is missing. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'

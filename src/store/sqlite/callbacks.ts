@@ -1,4 +1,7 @@
-/** Pending callbacks in SQLite. */
+/** Pending callbacks in SQLite, and how the callback that reports the end of a batch is stored. */
+
+import type { BatchReport, BatchStep } from '../batch-store.ts'
+import { advanceBatch } from '../batches.ts'
 import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
 import {
   type CallbackBody,
@@ -9,9 +12,12 @@ import {
   type TakeCallbacks,
   type TakeDeferred,
 } from '../callback-store.ts'
-import { resultBytesOf } from '../stored-bytes.ts'
+import { NO_MODEL } from '../job-rows.ts'
+import { type Steps, sql } from '../sql.ts'
+import { requestBytes, resultBytesOf } from '../stored-bytes.ts'
+import { SQLITE } from './dialect.ts'
 import type { Cell, OpenFile, ServedFile } from './open-file.ts'
-import { read, write } from './operation.ts'
+import { read, runSteps, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
@@ -59,7 +65,7 @@ export const callbackOperations = {
   }),
 }
 
-/** @param rows the last cell of each is the row number, which this removes */
+/** @param rows the last cell of each row is the row number, which this removes */
 function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: number): Cell[][] {
   const update = file.prepare(LEASE)
   for (const row of rows) update.run(node, leaseUntilMs, row.pop() ?? null)
@@ -67,7 +73,8 @@ function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: numbe
 }
 
 /**
- * The columns that `readDue` reads, then the row number, by which the callback is leased. SQLite knows lengths without reading.
+ * The columns that `readDue` reads, and the row number, which `LEASE` needs. SQLite knows the lengths without reading the
+ * texts.
  */
 const DUE_COLUMNS = `c.job_id, c.attempt + 1, c.tries + 1, c.account, c.owed_since_ms, substr(r.callback, 1, ${URL_PREFIX}),
   octet_length(r.callback) + ${resultBytesOf('o')}, c.seq`
@@ -103,7 +110,7 @@ const BODY = `
   select ${BODY_COLUMNS} from jobs j join callbacks c on c.seq = j.seq
   join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq left join accounts a on a.name = c.account
   where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.under_way`
-/** Looks up the job by its ID first, because callbacks are stored by the job's row number. */
+/** Finds the job by its ID first, because the key of callbacks is the job's row number. */
 const RECORD = `
   update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null, under_way = 0,
     tries = tries - ?4, lane = case when ?1 is null then lane else 1 end,
@@ -113,3 +120,26 @@ const RECORD = `
 const DEFER = `
   update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
   where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`
+
+/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
+export const batchStepOperations = {
+  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
+    runSteps(file, advanceBatch(SQLITE, (report) => owe(file, report)).steps(step)),
+  ),
+}
+
+function* owe(
+  file: ServedFile,
+  { batchId, account, callback, createdAtMs, nowMs }: BatchReport,
+): Steps<void> {
+  const seq = file.queue.takeSeq()
+  yield sql`
+    insert into jobs (id, seq, account, tier, model, status, attempt, deaths, cache_ttl_s, input_tokens, has_callback,
+      created_at_ms, claimed_at_ms, settled_at_ms)
+    values (${batchId}, ${seq}, ${account}, '', ${NO_MODEL}, 'completed', 0, 0, 0, 0, 1, ${createdAtMs}, ${nowMs}, ${nowMs})`
+  yield sql`insert into requests (seq, messages, response_format, callback) values (${seq}, '[]', '{}', ${callback})`
+  yield sql`insert into outcomes (seq, usage, receipt) values (${seq}, '{}', '{}')`
+  yield sql`insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms)
+    values (${seq}, ${batchId}, ${account}, ${nowMs}, ${nowMs})`
+  file.quotas.add(account, 0, requestBytes('[]', '{}', callback) + 2, 0)
+}

@@ -1,4 +1,6 @@
-/** The plans of the statements that look for queued jobs in SQLite: what they read does not depend on how long other queues are. */
+/**
+ * The plans of the statements that find queued jobs in SQLite: what they read does not depend on the length of other queues.
+ */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -10,7 +12,7 @@ import { openStore } from '../open.ts'
 import { LANE, QUEUED, QUEUED_SUSPECTS, SUSPECTS, WALK } from './claim.ts'
 import { FIND, FIND_OF_ACCOUNT } from './overdue.ts'
 
-/** The index of each, and what of it is looked up. */
+/** The index that each statement must use, and its conditions on it. */
 const EXPECTED = [
   ['a walk', WALK, /jobs_by_route \(route=\? AND \(turn,id\)>\(\?,\?\)\)/],
   ['the lane of an account', LANE, /jobs_in_lanes \(account=\? AND route=\?/],

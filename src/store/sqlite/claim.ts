@@ -20,7 +20,7 @@ import type { Cell, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
-/** Claimed jobs in the form that is sent between threads: rows that `readClaimedJob` reads. */
+/** Claimed jobs in the form that is sent between threads. `readClaimedJob` reads each row. */
 export interface ClaimedRows {
   readonly rows: Cell[][]
   readonly mayHaveMore: boolean
@@ -88,7 +88,7 @@ function find(file: ServedFile, limit: number, from: ClaimFrom): Found {
   return { ids: rows.map(([id]) => String(id)), mayHaveMore: rows.length === limit }
 }
 
-/** Reads the jobs of the route one by one, from its place on. */
+/** Reads the jobs of the route one by one, starting at the route's place. */
 function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }: ClaimOfRoute): Found {
   const [exceptAccounts, exceptJobs] = [new Set(except.exceptAccounts), new Set(except.exceptJobs)]
   const from = file.places.place(route)
@@ -111,7 +111,7 @@ function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }:
 }
 
 const [MESSAGES, TURN, BYTES, PRIORITY, DEADLINE] = [11, 14, 15, 16, 17]
-/** For `octet_length`, SQLite reads only the head of the row, however long the text is. */
+/** SQLite computes `octet_length` from the head of the row, without reading the text. */
 const SIZE = requestBytesOf('r')
 const MESSAGES_TEXT = textOf('r', 'messages')
 const inline = (text: string) => `case when ${SIZE} <= ${INLINE_TEXT_BYTES} then ${text} end`
@@ -133,7 +133,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
     cacheTtlMs: wholeMs(Number(ttlS)),
     inputTokens: Number(tokens),
     createdAtMs: Number(createdAtMs),
-    // The row was read before this claim incremented the attempt.
+    // The row was read before the claim incremented its attempt.
     attempt: Number(attempt) + 1,
     crashCount: Number(deaths),
     crashedAlone: Number(deaths) > 0 && crashedAlone === deaths,
@@ -169,7 +169,7 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select ${MESSAGES_TEXT}, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** Jumps in the index from one route to the next. */
+/** Jumps in the index from one route to the next, without reading the jobs in between. */
 const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
@@ -185,7 +185,7 @@ const QUEUE_DEPTHS = `
   ${ROUTES}
   select r.route, (select count(*) ${COUNTED}) as jobs, (select min(id) ${COUNTED}) as oldest
   from routes r where r.route is not null`
-/** The first row has the next deadline. */
+/** The first row has the next deadline; the others have the routes. */
 export const QUEUED = `
   ${ROUTES}
   select null as route, (

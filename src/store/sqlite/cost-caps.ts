@@ -60,7 +60,7 @@ export function costOf(file: ServedFile, account: string, nowMs: number): number
   return file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
 }
 
-/** Jumps in the index from one account with queued jobs to the next. */
+/** Jumps in the index from one account with queued jobs to the next, without reading the jobs in between. */
 const ACCOUNTS = `
   with recursive found (account) as (
     select min(account) from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0

@@ -24,7 +24,7 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
 export const deletionOperations = {
   deleteAccount: write((file: OpenFile, account: string, usageAs: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
-    // Jobs of the same transaction may have just ended.
+    // Jobs that finished in the same transaction have sums that are not written yet.
     file.usage.write(file)
     file.quotas.write(file)
     file.prepare('update usage set account = ? where account = ?').run(usageAs, account)
@@ -34,11 +34,11 @@ export const deletionOperations = {
   }),
 
   /**
-   * Rewrites the file without freed pages and empties the write-ahead log, which still contains them. It is declared as a read
-   * because it cannot run in a transaction. Throws if another process keeps reading the file.
+   * Rewrites the file without free pages, and empties the write-ahead log, which still contains them. This is declared as a
+   * read, because it cannot run in a transaction. Throws if another process keeps reading the file.
    */
   scrub: read(({ db }: OpenFile): void => {
-    // The temporary copy is as large as the file, perhaps too large for memory.
+    // Uses a temporary file, because the copy is as large as the database and might not fit into memory.
     db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
     const row = db.prepare('pragma wal_checkpoint(truncate)').get()
     if (row?.busy !== 0)
@@ -46,11 +46,11 @@ export const deletionOperations = {
   }),
 }
 
-/** Queued and held jobs have separate indexes. */
+/** Queued jobs and held jobs are in separate indexes. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )
-/** The account's sums of quotas stay as long as its jobs, because they must match what is stored. */
+/** The account's sums of quotas stay as long as its jobs, because the sums must match what is stored. */
 const DELETE_OF_ACCOUNT = [
   ...['keys', 'turns', 'idempotency', 'callbacks'].map((table) => `delete from ${table} where account = ?`),
   'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',

@@ -1,4 +1,4 @@
-/** What the shared SQL needs to know about SQLite. The rows of a job are joined by a row number, `seq`. */
+/** What the shared SQL needs to know about SQLite. The rows of a job have the same number, `seq`, by which they are joined. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { IS_JOB } from '../job-rows.ts'
@@ -10,7 +10,7 @@ import { deleteJobs } from './delete.ts'
 import { textOf } from './texts.ts'
 
 export const SQLITE: Dialect = {
-  // A chunk takes two milliseconds of the storage thread.
+  // Scanning this many takes the storage thread two milliseconds.
   chunkRows: 500,
   greatest: (one, other) => sql`max(${one}, ${other})`,
   jobId: (id) => sql`${id}`,
@@ -56,7 +56,7 @@ export const SQLITE: Dialect = {
     crashCount: sql`j.deaths`,
   },
 
-  // The indexes for open jobs contain no others, regardless of the number of finished jobs.
+  // The indexes of open jobs contain no finished jobs, so they stay small.
   jobsWith: (status, columns, condition) => {
     if (status === 'pending')
       return sql`select ${columns} from jobs indexed by jobs_by_age where turn is not null and ${condition}`
@@ -65,7 +65,7 @@ export const SQLITE: Dialect = {
       select ${columns} from jobs indexed by jobs_returned where turn is not null and attempt > 0 and ${condition}`
   },
 
-  /** Row numbers are in the order of acceptance, like IDs. If the job was deleted, the next one has its place. */
+  /** Row numbers are in the order of acceptance, like IDs. If the job was deleted, the position is that of the next job. */
   callbacksBefore: (jobId, onlyFailed, columns) => {
     const before = sql`coalesce((
       select seq from jobs j where id >= ${jobId} and (id = ${jobId} or ${raw(IS_JOB)}) order by id limit 1
@@ -89,7 +89,7 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
-  /** Writes never run at the same time. */
+  /** Nothing to lock, because writes never run concurrently. */
   lockAccount: () => sql`select 1`,
   lockOpenJob: (jobId) =>
     sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,

@@ -1,4 +1,4 @@
-/** Deletes expired data in SQLite, in steps so small that no write waits long behind one. */
+/** Deletes expired data in SQLite, in steps that are too small to delay other writes noticeably. */
 import { leastJobId } from '../../job/job-id.ts'
 import { purgeBatches } from '../batches.ts'
 import type { Expiry } from '../expiry.ts'
@@ -14,14 +14,14 @@ import { runSteps, write } from './operation.ts'
 const { purgeFiles } = fileOperations(SQLITE)
 const { forgetReruns } = rerunOperations(SQLITE)
 
-/** Rows of each kind that one step examines. */
+/** How many rows of each kind a step examines. */
 const STEP = 400
 
 export const expireOperations = {
-  /** Runs one step; returns whether another one would find work now. */
+  /** Runs one step. Returns whether another step would find work now. */
   expire: write((file: ServedFile, expiry: Expiry): boolean => {
-    // Deletes the oldest responses first. One with a long TTL delays the deletion of shorter ones behind it by at most an hour
-    // (SPEC §2.1).
+    // Only the oldest responses are examined. One with a long TTL delays the deletion of later ones with a shorter TTL, by at
+    // most an hour (SPEC §2.1).
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
@@ -33,8 +33,8 @@ export const expireOperations = {
 }
 
 /**
- * Jobs are in order of creation, and none younger than the retention can have expired, so only the oldest rows are examined. A
- * row that cannot be deleted yet is skipped once per round, not in every step.
+ * Jobs are in order of creation, and none that is younger than the retention can have expired. So only the oldest rows are
+ * examined. A row that cannot be deleted yet is examined only once per round, because the next step continues after it.
  */
 function expireJobs(file: ServedFile, expiry: Expiry): number {
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)

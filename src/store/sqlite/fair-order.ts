@@ -1,6 +1,6 @@
 /**
- * Fair order (`job/tier.ts`) in SQLite: the turns of jobs that join the queue. They depend on how far the route has been claimed
- * and on the queued jobs, so nothing else is stored.
+ * Fair order (`job/tier.ts`) in SQLite: the turns of jobs that join the queue. They follow from the queued jobs and from how
+ * far the route has been claimed, so no other state is stored.
  */
 import type { RoutePlaces } from '../route-places.ts'
 import type { OpenFile } from './open-file.ts'
@@ -15,7 +15,10 @@ export function headTurn(file: File, route: string): number {
   return Number(file.prepare(HEAD).get(route, turn)?.turn ?? turn)
 }
 
-/** The turn of a new job: that of the route's first job, or one step after the last job of its account on the route. */
+/**
+ * The turn of a new job: that of the first job of the route, or one step after the last job of its account on the route,
+ * whichever is later.
+ */
 export function nextTurn(file: File, account: string, route: string, step: number): number {
   const head = headTurn(file, route)
   const last = file.prepare(LAST_OF_LANE).get(account, route)?.turn

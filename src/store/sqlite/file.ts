@@ -4,15 +4,15 @@ import { dirname, sep } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
-/** How long another process, such as a command, may hold the write lock. */
+/** How long to wait while another process, such as a command, holds the write lock. */
 const BUSY_TIMEOUT_MS = 5000
-/** Pages in the write-ahead log that trigger a checkpoint. Rarer checkpoints cost less in total. */
+/** How many pages in the write-ahead log cause a checkpoint. Rarer checkpoints cost less in total. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 
 /**
- * Opens the file. Creates missing files and folders, readable only by their owner, because the file holds the secrets that sign
- * callbacks. Every commit is on disk before it returns (`synchronous=FULL`).
+ * Opens the file. Creates a missing file and its folders so that only their owner can read them, because the file contains the
+ * secrets that sign callbacks. Every commit is on disk before it returns (`synchronous=FULL`).
  */
 export function openFile(path: string): DatabaseSync {
   try {
@@ -37,7 +37,9 @@ function openDurably(path: string): DatabaseSync {
   return db
 }
 
-/** Creates one folder at a time: the recursive `mkdirSync` never returns if a folder cannot be created, as in /proc. */
+/**
+ * Creates one folder at a time. The recursive `mkdirSync` never returns if a folder cannot be created, for example in /proc.
+ */
 function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
@@ -49,7 +51,7 @@ export function checkFolder(path: string): void {
   let folder = dirname(path)
   while (!existsSync(folder)) folder = dirname(folder)
   try {
-    // The separator makes this fail if the path names a file.
+    // The separator makes this fail if the path is a file.
     accessSync(folder + sep, constants.W_OK | constants.X_OK)
   } catch (error) {
     throw cannotOpen(path, error)
@@ -57,9 +59,9 @@ export function checkFolder(path: string): void {
 }
 
 /**
- * Takes the lock that keeps a second server off the file: an exclusive transaction on a small file next to it, because Node has
- * no flock. The lock ends with the process, even after a crash. Keep a reference to the handle: garbage collection would release
- * the lock.
+ * Takes the lock that prevents a second server from using the file: an exclusive transaction on a small file next to it,
+ * because Node has no flock. The lock ends with the process, even after a crash. Keep a reference to the handle, because its
+ * garbage collection would release the lock.
  */
 export function lockForServing(path: string): DatabaseSync {
   return lock(
@@ -68,7 +70,7 @@ export function lockForServing(path: string): DatabaseSync {
   )
 }
 
-/** Takes the same lock for a transfer, which excludes servers and other transfers. */
+/** Takes the lock of `lockForServing` for a transfer, which excludes servers and other transfers. */
 export function lockForTransfer(path: string): DatabaseSync {
   return lock(
     path,
@@ -104,12 +106,12 @@ function lock(path: string, refusal: string): DatabaseSync {
   }
 }
 
-/** The lock files of earlier versions were readable by everyone, and a reader can hold a lock. */
+/** In earlier versions everyone could read the lock file, and every reader can hold a lock on it. */
 function restrictToOwner(file: string): void {
   try {
     chmodSync(file, 0o600)
   } catch (error) {
-    // The file belongs to another user, who lets this one write to it.
+    // The file belongs to another user, who permits this one to write to it.
     if ((error as { code?: string }).code !== 'EPERM') throw error
   }
 }

@@ -1,4 +1,4 @@
-/** Measures the length of the queue in a SQLite file, and checks whether the file accepts writes. */
+/** Returns the length of the queue in a SQLite file, and checks whether the file accepts writes. */
 import type { Depth } from '../store.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'

@@ -1,8 +1,8 @@
 /**
- * The SQLite schema, as the steps that made it. A step that was released is never edited; the next one is added.
+ * The SQLite schema, as a list of migrations. A released migration is never changed; add a new one instead.
  *
- * A job is three rows in tables that only ever grow at one end: `jobs` (small, and the only one that is updated),
- * `requests` (what was asked) and `outcomes` (what came of it). So settling never rewrites a conversation.
+ * A job has a row in three tables, to which rows are only added at the end: `jobs` (small, and the only one that is updated),
+ * `requests` (conversations) and `outcomes`. So settling a job never rewrites its conversation.
  */
 
 const first = `
@@ -113,7 +113,7 @@ create table probe (at_ms integer not null) strict;
 insert into probe values (0);
 `
 
-/** Usage, caps, suspended accounts, cancelled jobs and the audit log. What was settled before counts as usage, too. */
+/** Usage, caps, suspended accounts, cancelled jobs and the audit log. Jobs that were settled before count as usage, too. */
 const second = `
 alter table accounts add column suspended_at_ms integer;
 alter table accounts add column cap_jobs integer;
@@ -157,7 +157,10 @@ create table audit (
 create index audit_by_account on audit (account, id);
 `
 
-/** Quotas: the limits of accounts, and what each has open and stored. The first server that starts on it counts what is there. */
+/**
+ * Quotas: the limits of accounts, and what accounts have open and stored. The next start of a server counts what is stored
+ * already.
+ */
 const third = `
 alter table accounts add column cap_open_jobs integer;
 alter table accounts add column cap_stored_bytes integer;
@@ -174,7 +177,7 @@ create table quota_state (counted integer not null) strict;
 insert into quota_state values (0);
 `
 
-/** Jobs that wait for a model server: claims pass over their route, and what their runs used is not lost. */
+/** Jobs that wait for a model server: claims skip their route, and the usage of their runs is stored. */
 const fourth = `
 alter table jobs add column route text not null default ''; -- the targets that it may be sent to; empty if not known
 alter table jobs add column earlier text; -- what its runs used and met, if one had to wait
@@ -184,8 +187,8 @@ create index jobs_by_route on jobs (route, turn, id) where turn is not null;
 `
 
 /**
- * Claims by route, lane and suspects. The indexes that they replace are dropped by the first server that starts on it
- * (`dropUnusedIndexes`), because a command may migrate the file while a server of an earlier version still uses it. The tables
+ * Claims by route, lane and suspects. The next start of a server drops the indexes that these replace (`dropUnusedIndexes`).
+ * The migration does not, because a command may apply it while a server of an earlier version still uses them. The tables
  * `line` and `turns` are no longer used.
  */
 const fifth = `
@@ -195,19 +198,19 @@ create index jobs_in_lanes on jobs (account, route, turn, id) where turn is not 
 create index jobs_suspected on jobs (deaths, turn, id) where turn is not null and deaths > 0;
 `
 
-/** Events of an account's jobs. */
+/** Adds the URL that receives the events of an account's jobs. */
 const sixth = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/** Priorities, and when jobs fail if they have not ended. */
+/** Priorities, and the deadlines at which unfinished jobs fail. */
 const seventh = `
 alter table jobs add column priority text; -- null for normal
 alter table jobs add column deadline_ms integer; -- null for never
 create index jobs_by_deadline on jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-/** Files of accounts. */
+/** Adds files of accounts. */
 const eighth = `
 create table files (
   id text primary key,
@@ -230,7 +233,7 @@ create table file_pieces (
 ) strict;
 `
 
-/** Reruns: what operators request, and later the link of both jobs. */
+/** Reruns: what operators request, and later the link between the two jobs. */
 const ninth = `
 create table reruns (
   id text primary key,              -- the job that it repeats, and a number
@@ -248,7 +251,7 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
-/** Batches of accounts, and their lines that are running. */
+/** Batches of accounts, and the lines of batches that are running. */
 const tenth = `
 create table batches (
   id text primary key,
@@ -281,7 +284,7 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
-/** Labels of keys. */
+/** Adds labels of keys. */
 const eleventh = `
 alter table keys add column label text; -- what the operator calls it
 `
@@ -308,12 +311,15 @@ alter table quota_sums add column reserved integer not null default 0; -- what o
 alter table accounts add column cap_cost integer;
 `
 
-/** Jobs that have times of their own: some were released, and others have waited for the budget of their account. */
+/**
+ * Jobs whose wait did not begin with their creation: they were released to wait, or have waited for the budget of their
+ * account.
+ */
 const fourteenth = `
 create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/** Texts that are compressed: `compressed-text.ts`. */
+/** Compressed texts (`compressed-text.ts`). */
 const fifteenth = `
 alter table requests add column messages_bytes integer; -- before the bytes, so that SQLite need not read past them
 alter table requests add column messages_zstd blob;

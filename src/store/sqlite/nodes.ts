@@ -1,6 +1,6 @@
 /**
- * The lease of the single server of a SQLite file is the lock on the file, which ends with the process. A restart proves that the
- * previous process has ended, so every crash is confirmed at once and none is reverted.
+ * Leases on SQLite. The lock on the file, which ends with the process, is the lease of its only server. A restart proves that
+ * the previous process has ended, so every crash is confirmed at once and none is reverted.
  */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -8,7 +8,7 @@ import type { ServedFile } from './open-file.ts'
 import { read } from './operation.ts'
 
 export const nodeOperations = {
-  /** The lease is valid, because without the lock this process would not be running. */
+  /** The lease is valid, because this process could not run without the lock. */
   renew: read((_file: ServedFile, _node: string): boolean => true),
 
   claimsOf: read((file: ServedFile, node: string): Claim[] =>

@@ -1,6 +1,7 @@
 /**
- * Writes that arrive together share a transaction, and some of what they change is written only at its end. In random histories
- * they must have the same results, and leave the same behind, as one after the other. A failure prints the seed and the history.
+ * Writes that arrive together share a transaction, and some of their changes are written only at its end. In random histories,
+ * they must have the same results and effects as the same writes one after the other. A failure prints the seed and the
+ * history.
  */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -43,7 +44,7 @@ const draw = fc.record({
 type Draw = typeof draw extends fc.Arbitrary<infer Value> ? Value : never
 type Step = (store: Store) => Promise<unknown>
 
-/** The steps, and the jobs that they accept. Both stores get the same. */
+/** Returns the steps, and the jobs that they accept. Both stores get the same. */
 function stepsOf(draws: readonly Draw[], accounts: readonly [string, string]) {
   const jobs = draws.map(({ isFirstAccount, pick, amount }) =>
     newJob({
@@ -91,7 +92,7 @@ function stepsOf(draws: readonly Draw[], accounts: readonly [string, string]) {
   return { steps, jobs: accepted }
 }
 
-/** A result, or the name of the error. */
+/** Returns the result, or the name of the error. */
 async function resultOf(step: Promise<unknown>): Promise<unknown> {
   return step.catch((error: Error) => error.name)
 }
@@ -131,6 +132,6 @@ test('writes of one transaction have the effect of writes one after the other', 
       assert.deepEqual(await stateOf(together, accounts, jobs), await stateOf(apart, accounts, jobs))
     },
   )
-  // After a difference the stores are no longer equal, so a shorter history could not be found.
+  // After a difference, the two stores are no longer equal, so fast-check could not search for a shorter history.
   await fc.assert(histories, { numRuns: process.env.PARLEY_LONG ? 2000 : 300, endOnFailure: true })
 })

@@ -1,13 +1,13 @@
-/** An open SQLite file: its prepared statements, its transactions, and the state kept in memory about it. */
+/** An open SQLite file with its prepared statements, its transactions, and the state about it that is kept in memory. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { RoutePlaces } from '../route-places.ts'
 import { QueueState } from './queue-state.ts'
 import { QuotaSums, UsageSums } from './sums.ts'
 
-/** The value of a column. Threads exchange rows as arrays of cells, because copying objects costs several times as much. */
+/** The value of a column. Threads exchange rows as arrays of cells, because copying objects costs several times more. */
 export type Cell = string | number | null | Uint8Array
 
-/** A file as any process may open it, such as a command while a server is running. */
+/** A file that any process may open, such as a command while a server is running. */
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()
@@ -34,7 +34,7 @@ export class OpenFile {
     return rows.map(asCells)
   }
 
-  /** Reads the same rows one by one. */
+  /** Reads the rows one by one. */
   *each(sql: string, ...values: Cell[]): Generator<Cell[]> {
     for (const row of this.#prepareCells(sql).iterate(...values)) yield asCells(row)
   }
@@ -68,11 +68,11 @@ export class OpenFile {
   }
 }
 
-/** A file as its only server opens it; commands may open it, too. */
+/** A file that its only server has opened. Commands may open it at the same time. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
   readonly places = new RoutePlaces()
-  /** The last job that the deletion of expired jobs has examined. It starts over when it reaches jobs that are too young. */
+  /** The last job that the deletion of expired jobs has examined in this round; empty at the start of a round. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {

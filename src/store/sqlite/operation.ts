@@ -1,13 +1,13 @@
 /**
- * An operation of the SQLite store is a synchronous function of the open file. Each is declared once, in the file that it is
- * named after, and `operations.ts` collects them.
+ * Declares the operations of the SQLite store: synchronous functions of the open file. Files such as accept.ts contain them,
+ * and operations.ts collects them.
  */
 import type { SQLOutputValue, StatementSync } from 'node:sqlite'
 import type * as sql from '../sql.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 
 export interface Operation<File, Args extends readonly unknown[], Result> {
-  /** Writes run in a transaction, many in one; reads run outside of any transaction. */
+  /** Many writes may share a transaction; reads run outside of transactions. */
   readonly kind: 'read' | 'write'
   /** Whether it may be rejected with `StoreUnavailable` when too many writes are queued. */
   readonly sheddable: boolean
@@ -26,7 +26,7 @@ export function write<File extends OpenFile, Args extends readonly unknown[], Re
   return { kind: 'write', sheddable: false, run }
 }
 
-/** For writes that accept work: the node rejects new work instead of queueing without limit. */
+/** For writes that accept work: a node rejects new work instead of queueing it without limit. */
 export function sheddableWrite<File extends OpenFile, Args extends readonly unknown[], Result>(
   run: (file: File, ...args: Args) => Result,
 ): Operation<File, Args, Result> {
@@ -39,7 +39,7 @@ type OnFile<Table> = {
     : never
 }
 
-/** The operations of both stores, as operations on a file. */
+/** Turns operations with the SQL of both stores into operations on a file. */
 export function onFile<Table extends Readonly<Record<string, sql.Operation<never, unknown>>>>(
   table: Table,
 ): OnFile<Table> {
@@ -58,7 +58,7 @@ export function runSteps<Result>(file: OpenFile, steps: sql.Steps<Result>): Resu
   return next.value
 }
 
-/** Runs a statement of the SQL that both stores share. */
+/** Runs a statement with SQL that both stores share. */
 export function rowsOf(
   prepare: (text: string) => StatementSync,
   { texts, values }: sql.Sql,

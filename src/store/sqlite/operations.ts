@@ -1,23 +1,10 @@
 /**
- * Every operation of the SQLite store, by name. The storage thread finds operations here, and the typed methods of its client and
+ * Every operation of the SQLite store, by name. The storage thread finds operations here. The typed methods of its client and
  * of commands are derived from this table.
  */
-import { accountOperations } from '../accounts.ts'
-import { auditOperations } from '../audit.ts'
-import { batchOperations } from '../batches.ts'
-import { callbackRecordOperations } from '../callback-records.ts'
-import { cancelOperations } from '../cancel.ts'
-import { costCapOperations as sharedBudgetOperations } from '../cost-caps.ts'
-import { deleteOperations } from '../delete.ts'
-import { fileOperations } from '../files.ts'
-import { heldRequestOperations } from '../held-requests.ts'
-import { jobSearchOperations } from '../job-search.ts'
-import { adminTokenOperations, keyOperations } from '../keys.ts'
-import { rerunOperations } from '../reruns.ts'
-import { usageOperations } from '../usage.ts'
+import { sharedOperatorOperations, sharedServerOperations } from '../shared-operations.ts'
 import { acceptOperations } from './accept.ts'
-import { batchStepOperations } from './batches.ts'
-import { callbackOperations } from './callbacks.ts'
+import { batchStepOperations, callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
@@ -31,44 +18,27 @@ import { type Operation, onFile } from './operation.ts'
 import { overdueOperations } from './overdue.ts'
 import { readOperations } from './read.ts'
 import { releaseOperations } from './release.ts'
-import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { settleOperations } from './settle.ts'
 
 /** Operations that commands use, too, even while a server is running. */
-const OPERATOR_OPERATIONS = {
-  ...onFile(accountOperations(SQLITE)),
-  ...onFile(adminTokenOperations),
-  ...onFile(auditOperations),
-  ...onFile(batchOperations(SQLITE)),
-  ...onFile(callbackRecordOperations(SQLITE)),
-  ...onFile(cancelOperations(SQLITE)),
-  ...deletionOperations,
-  ...onFile(deleteOperations(SQLITE)),
-  ...onFile(fileOperations(SQLITE)),
-  ...onFile(jobSearchOperations(SQLITE)),
-  ...onFile(keyOperations(SQLITE)),
-  ...onFile(rerunOperations(SQLITE)),
-  ...onFile(usageOperations(SQLITE)),
-}
+const OPERATOR_OPERATIONS = { ...onFile(sharedOperatorOperations(SQLITE)), ...deletionOperations }
 
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
+  ...onFile(sharedServerOperations(SQLITE)),
   ...acceptOperations,
   ...batchStepOperations,
   ...costCapOperations,
-  ...onFile(sharedBudgetOperations(SQLITE)),
   ...callbackOperations,
   ...cancelledOperations,
   ...claimOperations,
   ...expireOperations,
   ...healthOperations,
-  ...onFile(heldRequestOperations(SQLITE)),
   ...nodeOperations,
   ...overdueOperations,
   ...readOperations,
   ...releaseOperations,
-  ...rescueOperations,
   ...responseCacheOperations,
   ...settleOperations,
 }
@@ -81,7 +51,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** A call of an operation in the form that is sent to the storage thread. It is an array because copying one is cheap. */
+/** A call of an operation in the form that the storage thread gets: an array, because copying arrays is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
@@ -89,7 +59,7 @@ export const operatorOperations: {
   readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
 } = OPERATOR_OPERATIONS
 
-/** These operations as asynchronous methods. */
+/** The operations with these names, as asynchronous methods. */
 export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
 
 export function methodsOf<N extends Name>(

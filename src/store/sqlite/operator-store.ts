@@ -1,9 +1,12 @@
-/** Runs the admin actions of commands on a SQLite file, also while a server is running, so without the lock or the thread. */
+/**
+ * Runs the admin actions of commands on a SQLite file, without the lock and the storage thread, because a server may be
+ * running.
+ */
 import { existsSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
-import { withSearches } from '../searches.ts'
+import { withSearches } from '../shared-operations.ts'
 import { SQLITE } from './dialect.ts'
 import { checkFolder, openFile } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -17,13 +20,16 @@ export function openSqliteForOperator(path: string): OperatorStore {
   const file = new OpenFile(db)
   const call = async <N extends OperatorName>(name: N, args: Args<N>): Promise<Result<N>> => {
     const { kind, run } = operatorOperations[name]
-    // Each write is a short transaction, so that the server hardly waits for it.
+    // Each write is a short transaction, so that a server hardly waits for it.
     return kind === 'read' ? run(file, ...args) : file.transaction(() => run(file, ...args))
   }
   return { ...withSearches(SQLITE, methodsOf(operatorOperations, call)), close: async () => db.close() }
 }
 
-/** Describes a file that opens or can be created. Creates nothing, and does not migrate a file that an older server may use. */
+/**
+ * Describes a file that can be opened or created. Does not create it, and does not migrate it, because an older server may use
+ * it.
+ */
 export function checkFile(path: string): string {
   if (!existsSync(path)) {
     checkFolder(path)
@@ -41,7 +47,7 @@ export function checkFile(path: string): string {
   }
 }
 
-/** How long a command that only reads may wait for a writer. */
+/** How long a command that only reads waits for a writer in another process. */
 const BUSY_TIMEOUT_MS = 5000
 
 export function lookUpSecretsInFile(path: string, account: string): Secrets | null {

@@ -36,8 +36,9 @@ function fail(file: ServedFile, jobId: string, nowMs: number, error: string): Fa
 }
 
 /**
- * A few jobs store since when they wait: those released to wait or that waited for a budget. Others wait since creation.
- * @param queue selects `id` of jobs in the queue of the route or of the account on it
+ * Selects overdue jobs. A few jobs store since when they wait, because they were released to wait or have waited for a budget.
+ * The others have waited since their creation.
+ * @param queue selects the `id` of the queued jobs of the route, or of the account on the route
  */
 const overdueIn = (queue: string) => `
   select * from (
@@ -53,7 +54,7 @@ const overdueIn = (queue: string) => `
   limit ?3`
 export const FIND = overdueIn(`
       select id from jobs indexed by jobs_by_route where turn is not null and route = ?1`)
-/** The index of an account's queue leaves out suspects. */
+/** Needs two indexes, because that of an account's queue does not contain suspects. */
 export const FIND_OF_ACCOUNT = overdueIn(`
       select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ?2 and route = ?1
       union all

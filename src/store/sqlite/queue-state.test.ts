@@ -11,7 +11,7 @@ import type { Store } from '../store.ts'
 
 const JOBS = 5
 
-/** A file with queued jobs and one that is assigned. */
+/** Creates a file with queued jobs and an assigned one. */
 async function fileWithJobs(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   const store = await openStore(`sqlite:${path}`, options('first', now))

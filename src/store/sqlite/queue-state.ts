@@ -1,6 +1,6 @@
 /**
- * Keeps in memory how many jobs of a SQLite file are queued and assigned, and the next row number, because counting takes longer
- * the longer the queue is. An operation that changes rows must change this, too, and a rollback restores it.
+ * Keeps in memory how many jobs of a SQLite file are queued and assigned, and the next row number. Counting rows would take
+ * longer the longer the queue is. An operation that changes rows must also change this state, and a rollback restores it.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import type { QuotaSums } from './sums.ts'
@@ -44,12 +44,12 @@ export class QueueState {
   }
 
   /**
-   * Counts in the tables: at the start, and after another process has finished jobs. It counts queued jobs as open jobs that are
-   * not assigned; counting a million of them directly would block the storage thread for 0.3 s.
+   * Counts the rows at the start, and after another process has finished jobs. Queued jobs are the open jobs that are not
+   * assigned: counting a million of them directly would block the storage thread for 0.3 s.
    */
   recount(file: Statements): void {
     const numberOf = (sql: string) => Number(Object.values(file.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
-    // A cached response may slightly outlive the other rows of its job, and its row number must not be reused.
+    // A cached response may be deleted slightly later than its job. Until then, its row number must not be reused.
     this.#nextSeq =
       Math.max(numberOf('select max(seq) from requests'), numberOf('select max(seq) from kept_answers')) + 1
     this.#assigned = numberOf('select count(*) from jobs indexed by jobs_held where node is not null')
@@ -61,7 +61,7 @@ export class QueueState {
     return this.#nextSeq++
   }
 
-  /** A job was queued. */
+  /** Records that a job was queued. */
   join(): void {
     this.#waiting += 1
   }
@@ -71,24 +71,24 @@ export class QueueState {
     this.#assigned += 1
   }
 
-  /** Queued jobs were claimed. */
+  /** Records that queued jobs were claimed. */
   claim(jobs: number): void {
     this.#waiting -= jobs
     this.#assigned += jobs
   }
 
-  /** Assigned jobs returned to the queue. */
+  /** Records that assigned jobs returned to the queue. */
   return(jobs: number): void {
     this.#waiting += jobs
     this.#assigned -= jobs
   }
 
-  /** A queued job finished. */
+  /** Records that a queued job finished. */
   endQueued(): void {
     this.#waiting -= 1
   }
 
-  /** An assigned job was settled. */
+  /** Records that an assigned job was settled. */
   settle(): void {
     this.#assigned -= 1
   }

@@ -1,4 +1,4 @@
-/** Reads jobs in SQLite as their accounts may see them. */
+/** Reads jobs in SQLite, with what their accounts may see. */
 import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
@@ -9,7 +9,7 @@ import { read } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const readOperations = {
-  /** Returns cells, because they cost less to copy between threads than the job that `readJob` makes of them. */
+  /** Returns cells, because copying them between threads costs less than copying a job. `readJob` makes the job. */
   read: read(
     (
       file: OpenFile,
@@ -48,7 +48,7 @@ export const readOperations = {
   ),
 }
 
-/** A job of an account in the form that the storage thread sends. */
+/** A job of an account in the form in which the storage thread sends it. */
 export type ReadCells = readonly [
   status: JobRecord['status'],
   createdAtMs: number,

@@ -1,4 +1,4 @@
-/** Cached responses in SQLite. `response-index.ts` finds the row for a fingerprint. */
+/** Cached responses in SQLite: their rows, and an index in memory that finds the row for a fingerprint. */
 import { storedTextOf } from '../compressed-text.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
@@ -10,7 +10,7 @@ export const responseCacheOperations = {
     return row ? storedTextOf(row, 'content') : null
   }),
 
-  /** The entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
+  /** Returns the entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
   listResponses: read((file: OpenFile, afterSeq: number, limit: number): Cell[][] =>
     file.cells(LIST, afterSeq, limit),
   ),
@@ -20,3 +20,105 @@ export const FIND_CACHED = `
   select ${textOf('o', 'content')} as content from kept_answers k join outcomes o on o.seq = k.seq
   where k.seq = ? and k.fingerprint = ? and k.until_ms > ?`
 const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? order by seq limit ?'
+
+const SHARDS = 64
+const LEAST_SLOTS = 256
+
+/** A hash table with open addressing and linear probing. Shards are small, so that growing one hardly delays the event loop. */
+interface Shard {
+  slots: number
+  used: number
+  /** These two arrays contain 64 bits of the fingerprint. */
+  high: Uint32Array
+  low: Uint32Array
+  seq: Float64Array
+  /** Seconds since 1970; 0 marks a slot that was never used. */
+  untilS: Uint32Array
+}
+
+/**
+ * Finds the row for a fingerprint in the narrow, append-only table `kept_answers`. A B-tree index by fingerprint dirtied a
+ * random page for every job and doubled the total cost of a job (docs/internals/measurements.md). The table only grows at its
+ * end, and this index is built from it at the start.
+ *
+ * A slot takes 20 bytes. A shard whose slots are half full drops expired entries, and grows if necessary.
+ */
+export class ResponseIndex {
+  readonly #shards = Array.from({ length: SHARDS }, () => emptyShard(LEAST_SLOTS))
+
+  /** Stores that the outcome in row `seq` answers this fingerprint until `untilMs`. A later call replaces an earlier one. */
+  set(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
+    const half = fingerprint.length >> 1
+    const high = hash(fingerprint, 0, half)
+    const low = hash(fingerprint, half, fingerprint.length)
+    const shard = this.#shards[high % SHARDS] as Shard
+    let slot = slotOf(shard, high, low)
+    if (shard.untilS[slot] === 0) {
+      if (shard.used * 2 >= shard.slots) {
+        grow(shard, Math.floor(nowMs / 1000))
+        slot = slotOf(shard, high, low)
+      }
+      shard.used += 1
+    }
+    shard.high[slot] = high
+    shard.low[slot] = low
+    shard.seq[slot] = seq
+    // Rounded up, so the index may find a response for up to a second too long. The row has the exact time.
+    shard.untilS[slot] = Math.ceil(untilMs / 1000)
+  }
+
+  /** Returns the row that may answer the fingerprint, or null. The caller must compare the row's whole fingerprint. */
+  find(fingerprint: string, nowMs: number): number | null {
+    const half = fingerprint.length >> 1
+    const high = hash(fingerprint, 0, half)
+    const low = hash(fingerprint, half, fingerprint.length)
+    const shard = this.#shards[high % SHARDS] as Shard
+    const slot = slotOf(shard, high, low)
+    return (shard.untilS[slot] ?? 0) > Math.floor(nowMs / 1000) ? (shard.seq[slot] ?? null) : null
+  }
+}
+
+function emptyShard(slots: number): Shard {
+  return {
+    slots,
+    used: 0,
+    high: new Uint32Array(slots),
+    low: new Uint32Array(slots),
+    seq: new Float64Array(slots),
+    untilS: new Uint32Array(slots),
+  }
+}
+
+/** Returns the slot of this fingerprint, or the free slot for it. */
+function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, low: number): number {
+  let slot = low & (slots - 1)
+  while (untilS[slot] !== 0 && (highs[slot] !== high || lows[slot] !== low)) {
+    slot = (slot + 1) & (slots - 1)
+  }
+  return slot
+}
+
+/** Keeps only the live entries of the shard, which then fill at most a quarter of its slots. */
+function grow(shard: Shard, nowS: number): void {
+  const { high, low, seq, untilS } = shard
+  const live = untilS.reduce((count, until) => (until > nowS ? count + 1 : count), 0)
+  let slots = LEAST_SLOTS
+  while (slots < live * 4) slots *= 2
+  Object.assign(shard, emptyShard(slots))
+  untilS.forEach((until, from) => {
+    if (until <= nowS) return
+    const to = slotOf(shard, high[from] ?? 0, low[from] ?? 0)
+    shard.high[to] = high[from] ?? 0
+    shard.low[to] = low[from] ?? 0
+    shard.seq[to] = seq[from] ?? 0
+    shard.untilS[to] = until
+    shard.used += 1
+  })
+}
+
+/** FNV-1a over a part of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
+function hash(text: string, from: number, to: number): number {
+  let bits = 0x811c9dc5
+  for (let i = from; i < to; i++) bits = Math.imul(bits ^ text.charCodeAt(i), 0x01000193)
+  return bits >>> 0
+}

@@ -7,9 +7,9 @@ import { claimAll } from '../../../test/store-contract/fixtures.ts'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
-import type { RestoreOptions } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { backUpDatabase, openStore, restoreDatabase } from '../open.ts'
+import { openStore } from '../open.ts'
+import { backUpFile, type RestoreOptions, restoreFile } from './backup.ts'
 import { lockForServing } from './file.ts'
 import { migrateFile } from './schema.ts'
 
@@ -21,14 +21,14 @@ before(async () => {
   const folder = await folderForTest({ after })
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'backup.db')]
   await populate(`sqlite:${file}`, 1)
-  await backUpDatabase(`sqlite:${file}`, target, quietly())
+  await backUpFile(file, target, quietly())
   made = readFileSync(target)
 })
 
 test('a server runs on a backup restored into a folder that did not exist', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'new', 'folder', 'parley.db')
-  const { summary, keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given())
+  const { summary, keptAside } = await restoreFile(backup, place, given())
   assert.equal(keptAside, null)
   assert.deepEqual(contentsOf(place), contentsOf(backup))
   assert.equal(statSync(place).mode & 0o777, 0o600)
@@ -49,10 +49,10 @@ test('a database that is not empty is replaced with --force only, and kept with 
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'parley.db')
   const old = leaveLog(place)
-  await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /holds accounts or jobs.*--force/)
+  await assert.rejects(restoreFile(backup, place, given()), /holds accounts or jobs.*--force/)
   assert.deepEqual(contentsOf(place), old)
 
-  const { keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
+  const { keptAside } = await restoreFile(backup, place, given({ force: true }))
   assert.equal(keptAside, join(folder, ASIDE))
   assert.deepEqual(contentsOf(place), contentsOf(backup), 'nothing of the old log has got into it')
   assert.deepEqual(contentsOf(join(folder, ASIDE)), old)
@@ -62,7 +62,7 @@ test('an empty database is replaced without --force', async (t) => {
   const { folder, backup } = await backupForTest(t)
   const place = join(folder, 'parley.db')
   migrateFile(place)
-  await restoreDatabase(`sqlite:${place}`, backup, given())
+  await restoreFile(backup, place, given())
   assert.deepEqual(contentsOf(place), contentsOf(backup))
 })
 
@@ -76,8 +76,8 @@ for (const [lost, lose] of [
     leaveLog(place)
     lose(place)
     const log = readFileSync(`${place}-wal`)
-    await assert.rejects(restoreDatabase(`sqlite:${place}`, backup, given()), /--force/)
-    const { keptAside } = await restoreDatabase(`sqlite:${place}`, backup, given({ force: true }))
+    await assert.rejects(restoreFile(backup, place, given()), /--force/)
+    const { keptAside } = await restoreFile(backup, place, given({ force: true }))
     assert.deepEqual(contentsOf(place), contentsOf(backup))
     assert.ok(readFileSync(`${keptAside}-wal`).equals(log))
   })
@@ -88,7 +88,7 @@ test('the copy of a data folder is restored with what is in its log', async (t) 
   const copied = join(folder, 'copied.db')
   const all = leaveLog(copied)
   const place = join(folder, 'parley.db')
-  await restoreDatabase(`sqlite:${place}`, copied, given())
+  await restoreFile(copied, place, given())
   assert.deepEqual(contentsOf(place), all)
 })
 
@@ -98,7 +98,7 @@ test('nothing is replaced while a server runs', async (t) => {
   const lock = lockForServing(place)
   t.after(() => lock.close())
   await assert.rejects(
-    restoreDatabase(`sqlite:${place}`, backup, given({ force: true })),
+    restoreFile(backup, place, given({ force: true })),
     /A Parley server, or a copy, is using .*parley\.db\. Stop it first/,
   )
 })
@@ -117,7 +117,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   writeFileSync(at('holed.db'), holed)
   copyFileSync(backup, at('newer.db'))
   alter(at('newer.db'), 'pragma user_version = 1000')
-  // Rows that break their table's rule: no statement stumbles over them.
+  // A row violates a constraint of its table, which no other statement notices.
   copyFileSync(backup, at('rule.db'))
   alter(
     at('rule.db'),
@@ -138,7 +138,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   }
   for (const [name, says] of Object.entries(mistakes)) {
     await assert.rejects(
-      restoreDatabase(`sqlite:${place}`, at(name), given({ force: true })),
+      restoreFile(at(name), place, given({ force: true })),
       (error) => {
         assert.ok(error instanceof DatabaseProblem, `${name}: ${error}`)
         assert.match(error.message, says, name)
@@ -155,7 +155,7 @@ async function backupForTest(t: TestContext): Promise<{ folder: string; backup: 
   const folder = await folderForTest(t)
   const backup = join(folder, 'backup.db')
   writeFileSync(backup, made)
-  // As one comes back from elsewhere.
+  // The permissions of a file that was copied from another machine.
   chmodSync(backup, 0o644)
   return { folder, backup }
 }
@@ -164,7 +164,7 @@ function given(over: Partial<RestoreOptions> = {}): RestoreOptions {
   return { ...quietly(), nowMs: NOW_MS, ...over }
 }
 
-/** A database as a killed server leaves it, whose last rows are in its write-ahead log only. Returns its contents. */
+/** Creates a database like a killed server: its last rows are only in the write-ahead log. Returns its contents. */
 function leaveLog(path: string): ReturnType<typeof contentsOf> {
   const living = `${path}.living`
   migrateFile(living)
@@ -183,7 +183,7 @@ function alter(file: string, sql: string): void {
   db.close()
 }
 
-/** Jobs that read as assigned, though nobody holds them: they were given back, or their node died. */
+/** Counts the jobs whose status is `assigned` although no node holds them: they were released, or their node crashed. */
 function returned(file: string): number {
   const rows = contentsOf(file).jobs as { status: string; node: string | null }[]
   return rows.filter(({ status, node }) => status === 'assigned' && node === null).length

@@ -30,7 +30,9 @@ export function migrate(db: DatabaseSync): number {
   }
 }
 
-/** Drops indexes that only earlier versions use. When a server starts, no earlier version uses the file any longer. */
+/**
+ * Drops indexes that only earlier versions use. Call this when a server starts, because then no earlier version uses the file.
+ */
 export function dropUnusedIndexes(db: DatabaseSync): void {
   db.exec(`
     drop index if exists jobs_in_line;
@@ -39,7 +41,7 @@ export function dropUnusedIndexes(db: DatabaseSync): void {
   `)
 }
 
-/** How many migrations the file's schema has; 0 for a new file. */
+/** The number of migrations that the file's schema includes; 0 for a new file. */
 export function schemaVersion(db: DatabaseSync): number {
   return Number(db.prepare('pragma user_version').get()?.user_version)
 }

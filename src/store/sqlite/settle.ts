@@ -1,4 +1,4 @@
-/** Stores outcomes in SQLite, each only if the node still holds the job under this attempt. */
+/** Stores outcomes in SQLite, each only if the node still holds the job under the given attempt. */
 import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
@@ -6,7 +6,7 @@ import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** An outcome in the form that is sent to the storage thread; `sqlite-store.ts` makes it. */
+/** An outcome in the form that the storage thread gets; `sqlite-store.ts` makes it. */
 export type OutcomeCells = readonly [
   status: 'completed' | 'failed',
   content: string | null,
@@ -25,16 +25,16 @@ export interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /** The change of the account's open jobs: 0 for a job that a cached response completed on acceptance. */
+  /** The change of the account's number of open jobs: 0 if a cached response completed the job when it was accepted. */
   readonly openJobs: -1 | 0
-  /** The bytes of the job that this transaction has already counted. */
+  /** The bytes of the job that this transaction stores in addition to the outcome. */
   readonly bytes: number
   /** What the job had reserved while it was open. */
   readonly reserved: number
 }
 
 export const settleOperations = {
-  /** Returns the row number of the outcome, which the index of cached responses stores. */
+  /** Returns the row number of the outcome, for the index of cached responses. */
   settle: write(
     (
       file: ServedFile,
@@ -66,7 +66,10 @@ export const settleOperations = {
   ),
 }
 
-/** Stores everything except the job's own row: outcome, cached response, pending callback, usage, and sums of quotas. */
+/**
+ * Stores everything that belongs to an outcome except the row in `jobs`: the outcome, the cached response, the pending
+ * callback, the usage, and the sums of quotas.
+ */
 export function storeOutcome(
   file: OpenFile,
   { seq, jobId, account, model, owesCallback, openJobs, bytes, reserved }: EndedRow,

@@ -1,12 +1,11 @@
 /**
- * The thread of one snapshot. SQLite writes a snapshot in a single statement, and meanwhile the command must show progress and
- * clean up if it is interrupted.
+ * The thread of one snapshot. SQLite writes a snapshot in a single statement, and during that time the command must show
+ * progress and be able to clean up if it is interrupted.
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { DatabaseSummary } from '../backup.ts'
 import { DatabaseProblem } from '../database-problem.ts'
-import { faultOf, openReadOnly, summaryOf } from './database-summary.ts'
+import { type DatabaseSummary, faultOf, openReadOnly, summaryOf } from './database-summary.ts'
 
 export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly problem: string }
 
@@ -33,7 +32,7 @@ function write({ from, to }: Paths): DatabaseSummary {
   return asProblem(from, () => check(from, to))
 }
 
-/** Reads all that was written: damage must show now, not when the backup is needed. */
+/** Reads everything that was written, so that damage shows now instead of when the backup is needed. */
 function check(from: string, to: string): DatabaseSummary {
   const copy = openReadOnly(to)
   try {
@@ -45,7 +44,10 @@ function check(from: string, to: string): DatabaseSummary {
   }
 }
 
-/** @param folder the folder that the work writes to, if any */
+/**
+ * Turns SQLite's errors into a `DatabaseProblem`.
+ * @param folder the folder to which the work writes, if any
+ */
 function asProblem<T>(from: string, work: () => T, folder?: string): T {
   try {
     return work()

@@ -1,4 +1,4 @@
-/** The SQLite store of a server: it groups operations and sends them to the storage thread. */
+/** The SQLite store of a server: groups operations and sends them to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
@@ -8,7 +8,7 @@ import { BODY_READ_BYTES, type CallbackToLoad } from '../callback-store.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { Failed, GroupCommit } from '../group-commit.ts'
 import { ANY_SIZE } from '../job-rows.ts'
-import { withSearches } from '../searches.ts'
+import { withSearches } from '../shared-operations.ts'
 import {
   type NewJob,
   type Settlement,
@@ -23,12 +23,12 @@ import { readClaimedJob } from './claim.ts'
 import { SQLITE } from './dialect.ts'
 import { type Args, type Call, methodsOf, type Name, operations, type Result } from './operations.ts'
 import { readJob } from './read.ts'
-import { ResponseIndex } from './response-index.ts'
+import { ResponseIndex } from './response-cache.ts'
 import type { OutcomeCells } from './settle.ts'
 import type { Reply, Request, StartReport } from './thread.ts'
 
 const MAX_GROUP = 1024
-/** Groups in progress: while one is committed, the next one gathers. */
+/** How many groups may be in progress while the next one gathers. */
 const IN_FLIGHT = 8
 /** How long the deletion of answered requests may wait to share another write. */
 const FORGET_WAIT_MS = 250
@@ -37,15 +37,15 @@ const INDEX_STEP = 5000
 
 export interface SqliteStoreOptions {
   readonly path: string
-  /** Writes that may be queued before new jobs are rejected. */
+  /** How many writes may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Called when the storage thread exited unexpectedly: nothing can be stored any longer, so the process should exit. */
+  /** Called if the storage thread exited unexpectedly. Nothing can be stored then, so the process should exit. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Opens the file and starts its thread. Rejects with a `DatabaseProblem` for problems that the operator must fix. */
+/** Opens the file and starts the storage thread. Rejects with a `DatabaseProblem` if the operator must fix something. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const worker = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
@@ -59,7 +59,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   return storeOn(new ThreadClient(worker, options), options)
 }
 
-/** Calls operations in the storage thread, in groups of concurrent calls. */
+/** Calls operations in the storage thread. Concurrent calls form groups. */
 class ThreadClient {
   readonly #worker: Worker
   readonly #onFatal: (error: Error) => void
@@ -101,14 +101,14 @@ class ThreadClient {
     return this.#closed !== null
   }
 
-  /** @param mayWaitMs how long a write may wait for others */
+  /** @param mayWaitMs how long a write may wait for others, in milliseconds */
   call<N extends Name>(name: N, args: Args<N>, mayWaitMs?: number): Promise<Result<N>> {
     const { kind, sheddable } = operations[name]
     // The thread runs the operation of this name, so the result has its type.
     return this.#groups[kind].submit([name, args], { sheddable, mayWaitMs }) as Promise<Result<N>>
   }
 
-  /** A group of bodies is limited by bytes, not by operations. */
+  /** Loads a body. Groups of bodies are limited by bytes instead of operations. */
   loadBody(callback: CallbackToLoad): Promise<Result<'loadCallback'>> {
     return this.#bodies.submit(callback) as Promise<Result<'loadCallback'>>
   }
@@ -188,7 +188,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     }
     return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
   }
-  /** Each waits for the one before, which holds the write lock for long. */
+  /** The last scrub. Each one waits for the previous one, because a scrub holds the write lock for a long time. */
   let lastScrub: Promise<void> = Promise.resolve()
   return {
     ...withSearches(
@@ -266,7 +266,7 @@ function scrub(path: string): Promise<void> {
   })
 }
 
-/** Adds the responses cached before this start to the index. */
+/** Adds the responses that were cached before this start to the index. */
 async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () => number): Promise<void> {
   let afterSeq = 0
   while (!thread.isClosed) {

@@ -1,4 +1,4 @@
-/** The sums of quotas on files that earlier versions wrote. */
+/** The sums of quotas in files of earlier versions. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -11,10 +11,10 @@ import { all, change } from '../../../test/support/transfer-databases.ts'
 import { checkDatabase, openForOperator, openStore } from '../open.ts'
 import { MIGRATIONS } from './migrations.ts'
 
-/** The number of migrations that made the schema of version 0.2. */
+/** The number of migrations in version 0.2. */
 const SECOND_SCHEMA = 2
 
-/** A file with jobs in every state, as version 0.2 wrote it: this version's, without what its migrations add. */
+/** A file of version 0.2 with jobs in every state: a file of this version, without the changes of later migrations. */
 async function secondVersionFile(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   await populate(`sqlite:${path}`, 5)
@@ -68,7 +68,7 @@ test('a command that migrates the file of a running older server leaves counting
   const [ended] = all(path, 'select id from jobs where settled_at_ms is not null limit 1')
   assert.equal(await command.deleteJob(String(ended?.id)), 'deleted')
   await command.close()
-  // The older server ends a job, and knows of no sums.
+  // The older server settles a job without updating sums.
   change(
     path,
     `insert into outcomes (seq, content, usage, receipt)
@@ -87,7 +87,7 @@ test('what a server of an earlier version left reserved is corrected by the next
   await store.accept(acceptance([queued]))
   await store.accept(acceptance([ended, held], { handedOff: true }))
   await store.close()
-  // As version 0.3 ends a job.
+  // Settles a job like version 0.3.
   change(
     path,
     `update jobs set settled_at_ms = 1, status = 'completed', node = null where id = '${ended.id}'`,

@@ -1,6 +1,6 @@
 /**
- * The usage and quotas that a transaction has yet to write. They are summed in memory and written once at the end, so that a
- * group of a thousand jobs of one account costs two rows.
+ * The usage and the changes of quotas that a transaction has yet to write. They are summed in memory and written at its end, so
+ * that a group of a thousand jobs of one account changes only two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
@@ -22,13 +22,12 @@ export interface EndedUse {
 
 type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
 
-/** The maximum of a sum of tokens. A model server may report any number, which must not prevent settling a job. */
+/** The maximum of a sum of tokens. A model server may report any number, and no number must prevent the settlement of a job. */
 export const MAX_TOKENS = Number.MAX_SAFE_INTEGER
 
 export class UsageSums {
   readonly #sums = new Map<string, Sums>()
 
-  /** Counts a job. */
   add({ account, model, failed, usageJson, nowMs }: EndedUse): void {
     const usage: Usage = JSON.parse(usageJson)
     const sums = this.#sumsOf({ account, month: monthOf(nowMs), model })
@@ -99,7 +98,7 @@ export const ADD_TO_USAGE = {
     output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
     cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
-/** The total over all models may exceed an integer. */
+/** `total` returns a float, because the sum over all models could exceed an integer. */
 const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
 const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
@@ -152,8 +151,8 @@ export class QuotaSums {
 }
 
 /**
- * Counts the jobs of earlier versions once: when a server first starts on a file that such a version wrote. The migration does
- * not do this, because a command may migrate the file while an earlier server still uses it.
+ * Counts the jobs of earlier versions once, when a server first starts on a file that such a version wrote. The migration does
+ * not do this, because a command may apply it while an earlier server still uses the file.
  */
 export function countOnce(db: DatabaseSync): void {
   if (db.prepare('select counted from quota_state').get()?.counted === 1) return
@@ -161,8 +160,8 @@ export function countOnce(db: DatabaseSync): void {
 }
 
 /**
- * Corrects the reserved sums when a server starts, because a server of version 0.3 may have finished jobs without updating them.
- * If nothing is reserved, it reads nothing more.
+ * Corrects the reserved sums when a server starts, because a server of version 0.3 may have finished jobs without updating
+ * them. If nothing is reserved, this reads only one row.
  */
 export function correctReserved(db: DatabaseSync): void {
   if (db.prepare('select 1 from quota_sums where reserved <> 0 limit 1').get() === undefined) return
@@ -186,7 +185,7 @@ export const ADD_TO_QUOTAS = {
 const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
 const RESERVED = 'select reserved from quota_sums where account = ?'
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
-/** Afterwards the sums are complete, and later starts only read them. */
+/** After this, the sums are complete, and later starts only read them. */
 export const COUNT = `
   delete from quota_sums;
   insert into quota_sums (account, open_jobs, stored_bytes, reserved)

@@ -1,5 +1,5 @@
 /**
- * The storage thread. Only it touches the database file, so that a slow disk never delays the event loop of HTTP. It answers
+ * The storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. It answers
  * groups of operations, and commits the writes of all groups that have arrived in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
@@ -12,7 +12,7 @@ import { type Args, type Call, type Name, operations, type Result } from './oper
 import { dropUnusedIndexes, migrate } from './schema.ts'
 import { correctReserved, countOnce } from './sums.ts'
 
-/** A group of operations. Writes run in one transaction, reads outside of any. */
+/** A group of operations. Writes run in one transaction, reads outside of transactions. */
 export interface Request {
   readonly id: number
   readonly kind: 'read' | 'write'
@@ -28,13 +28,13 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable` may succeed later, `rejected` and `unknown account` never will; `error` is unexpected. */
+/** `unavailable` may succeed later; `rejected` and `unknown account` never will; `error` is unexpected. */
 export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
-/** The first message of the thread. `operator` shows whether the operator must fix the cause. */
+/** The first message of the thread. `operator`: whether the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
-/** The primary result code of SQLite if another process kept the write lock for longer than the busy timeout. */
+/** The primary result code of SQLite if another process held the write lock for longer than the busy timeout. */
 const BUSY = 5
 /** Primary result codes of SQLite for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [BUSY, 6, 7, 8, 10, 13, 14]
@@ -43,7 +43,7 @@ const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
 
-/** Maximum messages that are answered together, so that a transaction stays short. */
+/** How many messages are answered together at most, so that a transaction stays short. */
 const MAX_MESSAGES = 16
 
 interface Results {
@@ -53,7 +53,7 @@ interface Results {
 
 class StorageThread {
   readonly #file: ServedFile
-  /** Unused, but referenced: garbage collection of the handle would release the lock. */
+  /** Referenced only because garbage collection of the handle would release the lock. */
   readonly lock: DatabaseSync
 
   constructor(path: string) {
@@ -67,7 +67,7 @@ class StorageThread {
     this.#file = new ServedFile(db)
   }
 
-  /** Answers requests that arrived while others were being answered. */
+  /** Answers requests that arrived while earlier ones were being answered. */
   answer(requests: readonly Request[]): Reply[] {
     const { values, failures } = this.#commit(
       requests.filter(({ kind }) => kind === 'write').flatMap(({ calls }) => calls),
@@ -98,14 +98,15 @@ class StorageThread {
     try {
       return { values: commit(calls), failures: [] }
     } catch (error) {
-      // Alone, each operation would wait just as long for another process, such as a scrub, that holds the write lock.
+      // If another process, such as a scrub, holds the write lock, each operation would wait for it just as long on its own.
       if (calls.length === 1 || codeOf(error) === BUSY) {
         return {
           values: calls.map(() => undefined),
           failures: calls.map((_, index) => failureOf(error, index)),
         }
       }
-      // One operation may be at fault, or the group too large for the free disk space, so each runs alone.
+      // One operation may be at fault, or the group may be too large for the free disk space. So each operation runs on its
+      // own.
       return eachAlone(calls, (call) => commit([call])[0])
     }
   }
@@ -144,14 +145,14 @@ function kindOf(error: unknown): FailureKind {
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
 }
 
-/** SQLite's primary result code; 0 for another error. */
+/** SQLite's primary result code; 0 for other errors. */
 function codeOf(error: unknown): number {
   return error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
 }
 
 type Message = Request | 'close'
 
-/** Other messages that have already arrived, up to a limit. */
+/** Other messages that have already arrived, up to MAX_MESSAGES. */
 function* waitingMessages(port: MessagePort): Generator<Message> {
   for (let count = 1; count < MAX_MESSAGES; count++) {
     const next = receiveMessageOnPort(port)

@@ -1,7 +1,8 @@
 /**
  * A SQLite file as the source or the target of a transfer, while no server uses it. The source is read in one snapshot. The
- * target is filled in one transaction with a rollback journal, which holds only the few pages that existed before; a write-ahead
- * log would hold everything that is transferred. If a transfer is killed, the next process that opens the file rolls it back.
+ * target is filled in one transaction. It uses a rollback journal, which contains only the few pages that existed before; a
+ * write-ahead log would contain everything that is transferred. If a transfer is killed, the next process that opens the file
+ * rolls it back.
  */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
@@ -27,17 +28,24 @@ import { COUNT } from './sums.ts'
 export function openSqliteSource(path: string): TransferSource {
   // Checked first, because locking and opening would create the folder and the file.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
-  const lock = lockForTransfer(path)
-  let db: DatabaseSync | undefined
-  try {
-    db = openFile(path)
+  return openLocked(path, (db, lock) => {
     if (schemaVersion(db) === 0) {
       throw new DatabaseProblem(`${path} is not a database of Parley.`)
     }
     migrate(db)
-    // All reads use one snapshot, because commands may create keys meanwhile.
+    // All reads use one snapshot, because commands may create keys during the transfer.
     db.exec('begin')
     return sqliteSource(db, lock)
+  })
+}
+
+/** The lock comes first, because a file that another transfer is filling cannot be opened. Both are closed if `prepare` throws. */
+function openLocked<T>(path: string, prepare: (db: DatabaseSync, lock: DatabaseSync) => T): T {
+  const lock = lockForTransfer(path)
+  let db: DatabaseSync | undefined
+  try {
+    db = openFile(path)
+    return prepare(db, lock)
   } catch (error) {
     db?.close()
     lock.close()
@@ -52,7 +60,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
       select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
     from: {
       callbacks: { key: ['seq'] },
-      // Starts from the jobs, because only their rows contain the row number.
+      // Selects from `jobs` first, because only its rows contain both the ID and the row number.
       cachedResponses: {
         table: sql`(
           select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
@@ -69,23 +77,15 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
 }
 
 export function openSqliteTarget(path: string): TransferTarget {
-  // The lock comes first, because a file that another transfer is filling cannot be opened.
-  const lock = lockForTransfer(path)
-  let db: DatabaseSync | undefined
-  try {
-    db = openFile(path)
+  return openLocked(path, (db, lock) => {
     migrate(db)
     if (holdsAnything(db)) throw notEmpty(path)
     leaveWriteAheadLog(db, path)
-    // `extra` makes the removal of the journal durable, too, in case the power fails just after the commit.
+    // `extra` also makes the removal of the journal durable, in case the power fails right after the commit.
     db.exec('pragma synchronous = extra; begin exclusive')
     if (holdsAnything(db)) throw notEmpty(path)
     return sqliteTarget(db, lock)
-  } catch (error) {
-    db?.close()
-    lock.close()
-    throw error
-  }
+  })
 }
 
 function leaveWriteAheadLog(db: DatabaseSync, path: string): void {
@@ -122,7 +122,7 @@ function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
   }
 }
 
-/** All rows of a job share its row number. */
+/** Inserts rows. All rows of a job have its row number. */
 function insert(
   db: DatabaseSync,
   kind: Kind,

@@ -40,18 +40,24 @@ async function callbacksAre(
 }
 
 onEachStore(() => {
-  test('a read-only token sees neither payloads nor the texts of receivers', async (t) => {
+  test('a read-only token sees neither payloads, nor the texts of receivers, nor paths of their addresses', async (t) => {
     const { receiver, parley, create, admin } = await start(t)
     receiver.script({ kind: 'answer', body: 'Thank you, Ms Kim.' })
     const [id] = await create(1)
     await callbacksAre(t, admin, 'delivered', 1)
+    granted(await admin.post('/accounts/user_max/webhook', { url: `${receiver.url}/hook` }), 200)
     const { token } = granted(await admin.post('/tokens', { name: 'prometheus', read_only: true }), 201)
     for (const path of [`/callbacks/${id}`, `/jobs/${id}`, '/callbacks']) {
       assert.match((await admin.get(path)).text, /Ms Kim/)
       const headers = { authorization: `Bearer ${token}` }
       const hidden = await parley.get(`/admin/api${path}`, undefined, headers)
       granted(hidden, 200)
-      assert.doesNotMatch(hidden.text, /Ms Kim|"n\\":1/)
+      assert.doesNotMatch(hidden.text, /Ms Kim|"n\\":1|\/hook/)
+    }
+    for (const path of ['/accounts', '/accounts/user_max']) {
+      assert.ok((await admin.get(path)).text.includes(`"${receiver.url}/hook"`))
+      const hidden = await parley.get(`/admin/api${path}`, undefined, { authorization: `Bearer ${token}` })
+      assert.ok(hidden.text.includes(`"webhook_url":"${receiver.url}"`), hidden.text)
     }
   })
 

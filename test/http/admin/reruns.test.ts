@@ -11,7 +11,7 @@ import { connectPostgres } from '../../postgres/connection.ts'
 import { startReceiver } from '../../receiver.ts'
 import { eventually } from '../../support/eventually.ts'
 import { enqueued, granted, invalid, refused } from '../expect.ts'
-import { type StageOptions, startStage } from '../stage.ts'
+import { type StageOptions, startStage, UNLIMITED_READS } from '../stage.ts'
 import { adminOf } from './admin.ts'
 
 const MESSAGES = '/api/v1/messages'
@@ -160,6 +160,18 @@ onEachStore(() => {
     })
     granted(await admin.post('/accounts/acme/resume'), 200)
     assert.equal(pairsOf(granted(await rerun({ account: 'acme' }), 200)).length, 1)
+  })
+
+  test('the tokens of a rerun are counted if their bound exceeds the limit of the new tier', async (t) => {
+    const { parley, admin, key, ended } = await start(t, {
+      settings: { tiers: { ...UNLIMITED_READS, user_free: { max_input_tokens: 150 } } },
+    })
+    const of = (words: number) => job({ messages: [{ role: 'user', content: 'word '.repeat(words) }] })
+    const [short, long] = await ended([of(100), of(200)])
+    granted(await admin.post('/accounts/acme/tier', { tier: 'user_free' }), 200)
+    const { job_id } = granted(await admin.post(`/jobs/${short}/rerun`), 200)
+    await parley.ended(job_id, key)
+    assert.match(refused(await admin.post(`/jobs/${long}/rerun`), 409).details ?? '', /this job has 2\d\d\./)
   })
 
   test('an expired job is not rerun', async (t) => {

@@ -25,11 +25,12 @@ const settings = {
 }
 const priced = (over: object = {}) => job({ model: 'priced', message_cache_ttl: 180, ...over })
 
-async function feedOf({ parley }: Stage) {
+async function feedOf({ parley }: Stage, filter = '') {
   const admin = await adminOf(parley)
   let after = ''
   return async (limit = 50) => {
-    const page = granted(await admin.get(`/usage-events?limit=${limit}${after && `&after=${after}`}`), 200)
+    const query = `limit=${limit}${filter}${after && `&after=${after}`}`
+    const page = granted(await admin.get(`/usage-events?${query}`), 200)
     after = page.next
     return page as { events: UsageEvent[]; more: boolean; currency?: string }
   }
@@ -89,6 +90,33 @@ onEachStore(() => {
     assert.deepEqual(await read(1), [ids[0]])
     assert.deepEqual(await read(1), [ids[2]])
     assert.deepEqual(await read(), [])
+  })
+
+  test('events of one account do not wait for the unfinished jobs of others', async (t) => {
+    const stage = await startStage(t, {
+      settings,
+      script: ({ body }) => (isSlow(body) ? reply.stall() : undefined),
+    })
+    const { parley, clock } = stage
+    const slow = priced({ messages: [{ role: 'user', content: 'slow' }] })
+    const [key, other] = [await parley.key('user_max', 'acme'), await parley.key('user_go', 'other')]
+    completed(await parley.post(MESSAGES, priced(), other))
+    for (let jobs = 0; jobs <= 256; jobs += 30) {
+      enqueued(await parley.post(BATCHES, Array(30).fill(slow), key), 30)
+    }
+    // The slow jobs hold every slot, but this one is answered from the cache.
+    completed(await parley.post(MESSAGES, priced(), other))
+    clock.advance(VISIBLE_MS)
+    for (const [filter, accounts] of [
+      ['', ['other']],
+      ['&account=acme', []],
+      ['&account=other', ['other', 'other']],
+    ] as const) {
+      const next = await feedOf(stage, filter)
+      const pages = [await next(200), await next(200)]
+      const found = pages.flatMap(({ events }) => events.map((event) => event.account))
+      assert.deepEqual([found, pages.at(-1)?.more], [accounts, false], filter)
+    }
   })
 
   test('only a value of `next` is a cursor', async (t) => {

@@ -126,7 +126,8 @@ export function accountOperations(db: MemoryDatabase) {
         expiresAtMs !== null &&
         one.account === account &&
         one.label === label &&
-        one.createdAtMs === expiresAtMs - graceMs
+        one.createdAtMs > createdAtMs &&
+        (expiresAtMs - one.createdAtMs) % 12_000 === 0
       const lasting = [...db.keys.values()].find(isSuccessor) ?? { createdAtMs, expiresAtMs }
       db.keys.set(keyId, { ...key, expiresAtMs: oldExpiresAtMs })
       const made = {
@@ -258,6 +259,7 @@ function adminTokenOperations(db: MemoryDatabase) {
 function auditOperations(db: MemoryDatabase) {
   const nameOf = (account: NewAuditEntry['account']): string | null => {
     if (account === null || typeof account === 'string') return account
+    if ('ofKey' in account) return db.keys.get(account.ofKey)?.account ?? null
     if ('ofBatch' in account) return db.batches.get(account.ofBatch)?.account ?? null
     return db.jobs.get(account.ofJob)?.job.account ?? null
   }

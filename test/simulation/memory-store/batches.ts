@@ -7,6 +7,7 @@ import {
   type BatchStep,
   type FileExtension,
   type JobRequest,
+  MAX_STORED_BATCHES,
   type NewBatch,
   OUTPUT_PURPOSE,
   type StoredBatch,
@@ -38,9 +39,12 @@ export function batchOperations(db: MemoryDatabase) {
       row.pieces.push(content.subarray(at, at + PIECE_BYTES))
   }
   return {
-    createBatch(batch: NewBatch, maxOpen: number): boolean {
-      if (ofAccount(batch.account).filter(isOpen).length >= maxOpen) return false
+    createBatch(batch: NewBatch, maxOpen: number, maxStored = MAX_STORED_BATCHES): boolean {
+      const stored = ofAccount(batch.account)
+      if (stored.filter(isOpen).length >= maxOpen) return false
       if (db.batches.has(batch.id)) throw new WriteRejected('the batch exists')
+      const oldest = stored.sort((one, other) => (one.id < other.id ? 1 : -1))[maxStored - 1]
+      if (oldest !== undefined && !isOpen(oldest)) db.batches.delete(oldest.id)
       const none = {
         cancellingAtMs: null,
         outputFileId: null,
@@ -69,11 +73,12 @@ export function batchOperations(db: MemoryDatabase) {
       return row === undefined ? null : viewOf(row)
     },
 
-    listBatches({ account, onlyOpen = false, afterBatchId, limit }: BatchSearch): StoredBatch[] {
+    listBatches({ account, onlyOpen = false, afterBatchId, like, limit }: BatchSearch): StoredBatch[] {
       return [...db.batches.values()]
         .filter((row) => account === undefined || row.account === account)
         .filter((row) => !onlyOpen || isOpen(row))
         .filter(({ id }) => afterBatchId === undefined || id < afterBatchId)
+        .filter((row) => like === undefined || isLike(row, like))
         .sort((one, other) => (one.id < other.id ? 1 : -1))
         .slice(0, limit)
         .map(viewOf)
@@ -179,4 +184,9 @@ function report(db: MemoryDatabase, batch: BatchRow, callbackJson: string, nowMs
 
 function viewOf({ node, removeAtMs, lines, ...batch }: BatchRow): StoredBatch {
   return batch
+}
+
+function isLike(row: BatchRow, like: NonNullable<BatchSearch['like']>): boolean {
+  const isSame = row.inputFileId === like.inputFileId && row.endpoint === like.endpoint
+  return isSame && row.aboutJson === like.aboutJson && row.createdAtMs >= like.createdAtMs
 }

@@ -326,8 +326,8 @@ function findEarlier(
   if (earlier === undefined || earlier.untilMs <= nowMs) return null
   const { fingerprint, jobIds } = earlier
   if (fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
-  // A request whose jobs no longer exist is accepted again.
-  return jobIds.every((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
+  // A request none of whose jobs exists is accepted again.
+  return jobIds.some((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
 
 const isFree = ({ state }: HeldRequest) => Number(state.startsWith(NO_CALLERS.slice(0, -1)))

@@ -135,7 +135,7 @@ function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
       ${secret !== null && html`<p class="secret-line"><code class="breaks">${secret}</code><${CopyButton} text=${secret} what="the secret" small /></p>`}
       ${
         rotating &&
-        html`<p class="warning">This creates a new secret. For 24 hours, callbacks are signed with both secrets, so that you have time to update your receivers.</p>`
+        html`<p class="warning">This creates a new secret. For 24 hours, callbacks are signed with both secrets, so that you have time to update your receivers. If you rotate again within that time, the oldest secret ends at once.</p>`
       }
       ${error && html`<p class="field-error" role="alert">${error}</p>`}
     </div>

@@ -36,7 +36,7 @@ export function BatchesPage() {
     ${data && data.batches.length > 0 && html`<${Table} class="list" caption="Batches, newest first" columns=${COLUMNS} rows=${data.batches} keyOf=${idOf} />`}
     ${
       data?.batches.length === 0 &&
-      html`<${Empty} title=${open ? 'No batches are open' : 'No batches yet'}>
+      html`<${Empty} title=${account !== '' ? 'No such batches of this account' : open ? 'No batches are open' : 'No batches yet'}>
       <p>A batch runs every line of a file: <code>POST /v1/batches</code>, or <code>parley batches create</code>.</p><//>`
     }
     ${batches.pages}`

@@ -47,7 +47,7 @@ export function CallbacksPage() {
     }
     ${
       data?.callbacks.length === 0 &&
-      html`<${Empty} title=${EMPTY[state] ?? 'No callbacks yet'}>
+      html`<${Empty} title=${account === '' ? (EMPTY[state] ?? 'No callbacks yet') : 'No such callbacks of this account'}>
       <p>A job has a callback if its batch element contains <code>callback</code>.</p><//>`
     }
     ${callbacks.pages}`

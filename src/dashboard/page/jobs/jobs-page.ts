@@ -1,6 +1,6 @@
 /** The page of all jobs, newest first, with filters, which are part of the URL. */
 import { html } from 'htm/preact'
-import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'
 import { count, duration, shortId } from '../format.ts'
 import { serverNow } from '../live.ts'
@@ -17,19 +17,15 @@ export function JobsPage() {
   const { query } = usePlace()
   const filters = filtersIn(query)
   const { account, model, status } = filters
-  // The start of the time range is computed only when the filter changes. If it moved with the clock, each rendering would
-  // reload the list.
-  const since = useMemo(() => sinceOf(filters.time), [filters.time])
   const metadata = pairsIn(filters.metadata).map(([key, value]) => [`metadata[${key}]`, value] as const)
-  const jobs = useList<JobList>(
-    'jobs',
-    { ...filters },
-    {
+  const jobs = useList<JobList>('jobs', { ...filters }, () => {
+    const since = sinceOf(filters.time)
+    return {
       ...given({ account, status, model }),
       ...Object.fromEntries(metadata),
       ...(since !== null && { from: String(since) }),
-    },
-  )
+    }
+  })
   useReloadOnChange(jobs.reload, jobs.isFirst)
   const { data } = jobs
   // Rerunning a search cannot filter by metadata, so it would include jobs that the page does not show.
@@ -37,7 +33,7 @@ export function JobsPage() {
   return html`<${PageTitle} title="Jobs">
       ${
         canRerun &&
-        html`<${RerunJobs} filters=${{ account, model, status }} from=${since} onChange=${jobs.reload} />`
+        html`<${RerunJobs} filters=${{ account, model, status }} from=${sinceOf(filters.time)} onChange=${jobs.reload} />`
       }
     <//>
     <${Filters} filters=${filters} />

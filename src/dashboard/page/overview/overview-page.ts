@@ -5,6 +5,7 @@ import { reasonText } from '../accounts/account-page.ts'
 import type { HeldBack as HeldBackAccount, MetricSample, Overview, Upstream } from '../contract.ts'
 import { count, duration, figure, timeOfDay } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'
+import { Segments } from '../parts/field.ts'
 import { Badge } from '../parts/labels.ts'
 import { PageTitle, Panel } from '../parts/sections.ts'
 import { type Columns, Table } from '../parts/table.ts'
@@ -30,15 +31,7 @@ export function OverviewPage() {
   const shown = points.filter(({ at }) => at > now - span)
   const isQuiet = isFirstRun(overview) && points.every(({ jobs }) => total(jobs) === 0)
   return html`<${PageTitle} title="Overview">
-      <div class="segments" role="group" aria-label="Time shown">
-        ${SPANS.map(
-          ([
-            seconds,
-            label,
-          ]) => html`<button type="button" key=${seconds} aria-pressed=${seconds === span ? 'true' : 'false'}
-            onClick=${() => setSpan(seconds)}>${label}</button>`,
-        )}
-      </div>
+      <${Segments} label="Time shown" value=${span} options=${SPANS} onChange=${setSpan} />
     <//>
     <${AboutNode} overview=${overview} />
     ${
@@ -86,9 +79,6 @@ const HELD_BACK: Columns<HeldBackAccount> = [
   ['Reason', reasonText],
 ]
 
-/** The name under which calls to the simulator are counted. */
-const SIMULATOR = 'simulator'
-
 interface UpstreamsProps {
   readonly upstreams: readonly Upstream[]
   readonly points: readonly MetricSample[]
@@ -111,7 +101,7 @@ function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
         </tr>
       </thead>
       <tbody>
-        ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} name=${simulated ? SIMULATOR : upstream.name} />`)}
+        ${upstreams.map((upstream) => html`<${Row} key=${upstream.name} upstream=${upstream} points=${points} />`)}
         ${upstreams.length === 0 && html`<tr><td colspan="6" class="muted">This node uses no upstreams.</td></tr>`}
       </tbody>
     </table>
@@ -121,8 +111,6 @@ function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
 interface RowProps {
   readonly upstream: Upstream
   readonly points: readonly MetricSample[]
-  /** The name under which the upstream's calls are counted. */
-  readonly name: string
 }
 
 const REJECTED = {
@@ -130,8 +118,9 @@ const REJECTED = {
   irregular: 'system messages after the first message, and roles that do not alternate',
 } as const
 
-function Row({ upstream, points, name }: RowProps) {
+function Row({ upstream, points }: RowProps) {
   const {
+    name,
     running,
     waiting,
     concurrency_limit,

@@ -1,15 +1,28 @@
-/** Form fields with labels, hints and errors: for text, for a tier, and for scrubbing after a deletion. */
+/** Form fields with labels, hints and errors: for text, for choices, for a tier, and for scrubbing after a deletion. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useState } from 'preact/hooks'
 import { admin } from '../api.ts'
 import type { EffectiveSettings } from '../contract.ts'
 
-export interface SelectProps<T extends string> {
+interface ChoiceProps<T> {
   readonly label: string
   readonly value: T
   readonly options: readonly (readonly [value: T, words: string])[]
   readonly onChange: (value: T) => void
+}
+
+/** A choice between a few options, each of which is a button. */
+export function Segments<T>({ label, value, options, onChange }: ChoiceProps<T>) {
+  return html`<div class="segments" role="group" aria-label=${label}>
+    ${options.map(
+      ([one, words]) =>
+        html`<button type="button" key=${one} aria-pressed=${one === value ? 'true' : 'false'} onClick=${() => onChange(one)}>${words}</button>`,
+    )}
+  </div>`
+}
+
+interface SelectProps<T extends string> extends ChoiceProps<T> {
   readonly hideLabel?: boolean
 }
 

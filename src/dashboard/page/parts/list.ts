@@ -1,7 +1,8 @@
 /** Lists that come in pages: their state, the buttons for paging, and a search by account. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
-import { type Resource, useResource } from '../resource.ts'
+import { admin } from '../api.ts'
+import { type Resource, useLoaded } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { TextField } from './field.ts'
 
@@ -26,12 +27,18 @@ export interface List<T> extends Resource<T> {
 /**
  * Loads a list whose filters and position are part of the URL.
  * @param name the name of the list's page and of its route in the admin API
- * @param asked the query of the request; if absent, all filters that are not empty
+ * @param queryOf returns the query of each request; if absent, the query has all filters that are not empty
  */
-export function useList<T extends ListPage>(name: string, filters: Filters, asked = given(filters)): List<T> {
+export function useList<T extends ListPage>(
+  name: string,
+  filters: Filters,
+  queryOf = () => given(filters),
+): List<T> {
   const before = usePlace().query.get('before') ?? ''
-  const query = new URLSearchParams({ ...asked, limit: '50', ...(before && { before }) })
-  const list = useResource<T>(`/${name}?${query}`)
+  const list = useLoaded<T>(address([name], { ...filters, before }), (signal) => {
+    const query = new URLSearchParams({ ...queryOf(), limit: '50', ...(before && { before }) })
+    return admin<T>(`/${name}?${query}`, { signal })
+  })
   const { data } = list
   const isFirst = before === ''
   const show = (from: Filters) => navigate(address([name], { ...filters, ...from }))

@@ -7,7 +7,7 @@ import { useId, useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
 import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
-import { Select, TextField } from '../parts/field.ts'
+import { Segments, Select, TextField } from '../parts/field.ts'
 import { Icon } from '../parts/icon.ts'
 import { saveAs } from '../parts/save-as.ts'
 import { PageTitle } from '../parts/sections.ts'
@@ -258,21 +258,4 @@ function longest(
     ...sorted.slice(0, MAX_BARS - 1),
     { name: `${rest.length} others`, sums: sumOf(rest.map(({ sums }) => sums)) },
   ]
-}
-
-/** A choice between a few options, each of which is a button. */
-interface SegmentsProps<T extends string> {
-  readonly label: string
-  readonly value: T
-  readonly options: readonly (readonly [value: T, words: string])[]
-  readonly onChange: (value: T) => void
-}
-
-function Segments<T extends string>({ label, value, options, onChange }: SegmentsProps<T>) {
-  return html`<div class="segments" role="group" aria-label=${label}>
-    ${options.map(
-      ([one, words]) =>
-        html`<button type="button" key=${one} aria-pressed=${one === value ? 'true' : 'false'} onClick=${() => onChange(one)}>${words}</button>`,
-    )}
-  </div>`
 }

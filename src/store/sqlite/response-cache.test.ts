@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { ResponseIndex } from './response-index.ts'
+import { ResponseIndex } from './response-cache.ts'
 
 const NOW_MS = 1_800_000_000_000
 const fingerprint = () => randomBytes(17).toString('base64url').slice(0, 22)

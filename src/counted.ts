@@ -1,4 +1,0 @@
-/** Returns a number with its noun: `1 job`, `2 jobs`, `0 entries`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${count} ${count === 1 ? one : many}`
-}

@@ -1,0 +1,92 @@
+/**
+ * The messages and codes of model servers and gateways in errors, listed by meaning. Those of a new server are added to the
+ * lists; failure-kinds.ts and read-completion.ts decide what follows from a match.
+ */
+
+/** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
+export const NO_CREDIT_CODES: readonly (string | null)[] = [
+  'insufficient_quota',
+  'exceeded_current_quota_error',
+  '1113',
+]
+/** The messages of gateways for these codes, and those of xAI, Moonshot and Z.ai without them. */
+export const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
+/** OpenAI's message for the same. Google also sends it for each of its rate limits, but with the time of the next try. */
+export const NO_QUOTA = /exceeded your current quota/i
+/** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
+export const TOO_LARGE =
+  /\brequest too large\b|\btoo large for\b|\breduce (?:the length|your prompt|the size)\b/i
+
+/** The beginning of LM Studio's message, with a 400, if its model crashes. The rest may quote anything. */
+export const CRASHED = /^the model has crashed\b/i
+/**
+ * Messages with a 400 about problems that only the operator can fix: the limit, location or suspension of an account
+ * (Anthropic, Groq, Google, Alibaba), and LiteLLM's budgets and expired keys. LiteLLM's `End User` is the caller's user, so
+ * that budget is not included.
+ */
+export const OPERATORS_400 = [
+  // A wrong key (Google, xAI), and no credit left (Anthropic).
+  /^api key (?:not valid|not found|expired)/i,
+  /^incorrect api key provided/i,
+  /^your credit balance is too low/i,
+  /^you have reached your specified api usage limits\b/i,
+  /^this organization has been disabled\b/i,
+  /^organization has been restricted\b/i,
+  /^user location is not supported\b/i,
+  /^access denied, please make sure your account is in good standing\b/i,
+  /^budget has been exceeded!/i,
+  /^exceededbudget: (?!end user\b)/i,
+  /^authentication error\b.{0,5}\bexpired key\b/i,
+  // LM Studio, if its model was ejected or does not load.
+  /^(?:no models loaded|failed to load model|model (?:is )?unloaded)\b/i,
+  // An endpoint of Hugging Face that is paused.
+  /^bad request: invalid state\b/i,
+  /^(?:bad request: )?the endpoint is paused\b/i,
+  // A model that the server does not have, or no longer has: OpenRouter, DeepSeek, Mistral, Groq, Together, Hugging Face and
+  // LiteLLM. Other servers reject it with 404.
+  /^\S+ is not a valid model id\b/i,
+  /^model not exist\b/i,
+  /^invalid model: /i,
+  /^the model \S+ has been decommissioned\b/i,
+  /^unable to access non-serverless model\b/i,
+  /^the dedicated endpoint for \S+ is not running\b/i,
+  /^the requested model '\S+' is not supported by any provider you have enabled\b/i,
+  /^(?:400: )?(?:\{'error': ['"])?\/[\w/]{0,40}: invalid model name passed in model=/i,
+]
+/** What LiteLLM puts before a provider's message, which it quotes as text or as JSON. */
+export const LITELLM =
+  /^litellm\.\w{1,40}: [\w .:]{1,80} - (?:error code: \d{3} - )?(?:\{.{0,120}?["']message["']: ?["'])?/i
+
+/**
+ * Messages of gateways that respond with 500 if they cannot reach the server behind them: Portkey, LiteLLM, and gateways in Go.
+ */
+export const NOT_REACHED =
+  /\b(?:ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOTFOUND|ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT)\b|exception - connection error|cannot connect to host|connection refused|do request failed/i
+
+/** OpenRouter's message, with 404, if no provider of the model supports an option or the format of this request. */
+export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
+
+/**
+ * Words in the messages of servers that reject a schema, or the way in which JSON was requested. Some of these messages are
+ * indirect: llama.cpp reports only that it failed to initialize samplers, if it cannot start a grammar in the middle of an
+ * answer. TensorRT-LLM reports that guided decoding needs a setting. Groq checks the answer itself, and reports
+ * `json_validate_failed` if it does not match. Google reports only an invalid argument if a schema is too large.
+ */
+export const JSON_MODE_WORDS =
+  /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
+
+/** The codes of errors about a breach of content policy. */
+export const POLICY_CODES: readonly unknown[] = [
+  'content_filter',
+  'content_policy_violation',
+  // Sent by Alibaba.
+  'data_inspection_failed',
+  // Sent by Portkey if a guardrail denies the request or the answer.
+  'hooks_failed',
+]
+/**
+ * Messages about a breach of content policy that come without such a code: those of xAI, OpenAI's reasoning models, LiteLLM and
+ * DeepSeek.
+ */
+export const POLICY_WORDS =
+  /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
