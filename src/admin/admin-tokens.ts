@@ -141,7 +141,7 @@ const GROUP_AND_OTHERS = 0o077
  */
 
 interface AdminToken {
-  /** Null if none was given and none could be stored: only the tokens that operators created are accepted. */
+  /** Null if none was given and none could be stored. Then only tokens that operators created are accepted. */
   readonly token: string | null
   /** The file with the token; null if there is none. */
   readonly file: string | null
@@ -150,8 +150,8 @@ interface AdminToken {
 }
 
 /**
- * Returns the given token, or reads or generates one. Never throws, because a server without the admin API is better than no
- * server.
+ * Returns the given token, or reads or generates one. Never throws, because a server without a token of its own is better than
+ * no server.
  * @param given PARLEY_ADMIN_TOKEN; null if it is not set
  * @param databaseFile the SQLite database file, which must exist; null for Postgres
  */

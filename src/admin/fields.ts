@@ -16,7 +16,7 @@ export const unixTime = (description: string) => Type.Number({ description: `${d
 export const unixTimeOrNull = (description: string) =>
   Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
 
-/** What a read-only admin token and the audit log show of an address: its path and query often contain secrets. */
+/** Returns what read-only admin tokens and the audit log show of a URL, because paths and queries often contain secrets. */
 export const originOf = (url: string): string => new URL(url).origin
 
 export const count = Type.Integer({ minimum: 0 })

@@ -174,7 +174,10 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   }
 }
 
-/** Removes the parts of a callback that a read-only admin token must not show: the payload and the responses of receivers. */
+/**
+ * Removes the parts of a callback that a read-only admin token must not show: the payload, the path of the URL, and the responses
+ * of receivers.
+ */
 export function withoutTexts<View extends CallbackSummary | CallbackDetails>(view: View): View {
   const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
   return {

@@ -22,7 +22,7 @@ export interface BatchParts
   readonly cancellation: Pick<Cancellation, 'cancelled'>
 }
 
-/** Counts tokens for jobs that no request creates. */
+/** Returns the function that counts the tokens of jobs that no request creates: those of batches and reruns. */
 export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => CountElement {
   return (account) => async (element, limit) => {
     const count = await countConversation(element, limit, (jsonTexts, enough) =>

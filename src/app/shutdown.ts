@@ -1,4 +1,4 @@
-/** Shuts down a node: the order in which its parts stop. `service.ts` closes the listener and the store around it. */
+/** Stops the parts of a node in the right order. `service.ts` calls it, and closes the store afterwards. */
 import type { Clock } from '../clock.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 

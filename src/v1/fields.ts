@@ -126,7 +126,7 @@ let validate: ValidateFunction | undefined
 
 /**
  * Reads the options of a job.
- * @param names the names of options in the request, of those for which it has another name
+ * @param names maps options to their names in the request, if these differ
  */
 export function optionsOf(
   fields: Fields,

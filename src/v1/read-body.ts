@@ -1,6 +1,6 @@
 /**
- * Translates a body below `/v1` to a job, or to the first error in it. For a large body, this is a task of the CPU pool; for a
- * small one, the event loop calls the same functions.
+ * Translates a body below `/v1`, or a line of a batch, to a job, or to the first error in it. For a large text, this is a task of
+ * the CPU pool; for a small one, the event loop calls the same functions.
  */
 import { isUtf8 } from 'node:buffer'
 import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'

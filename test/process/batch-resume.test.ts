@@ -52,7 +52,7 @@ interface Stalled {
   answer(): void
 }
 
-/** A run whose first jobs, `called` of them, are at the model server, which answers none. */
+/** Starts a run, and waits until its first `called` jobs are at the model server, which answers none of them. */
 async function startStalled(
   t: TestContext,
   lines: number,
