@@ -312,6 +312,8 @@ export interface Me {
   readonly reserved_cost?: number
   /** How many seconds a finished job can be read. */
   readonly retention_seconds: number
+  /** How many seconds an idempotency key is remembered. Absent from servers up to version 0.4. */
+  readonly idempotency_seconds?: number
   /** Whether the account is suspended: it can read its jobs, but cannot create jobs. */
   readonly suspended: boolean
   /** The usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */

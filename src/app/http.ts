@@ -218,6 +218,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       store,
       clock,
       retentionSeconds,
+      idempotencySeconds: Math.min(settings.limits.idempotency_seconds, retentionSeconds),
       bodyBytes,
       batchBodyBytes,
       currency: settings.currency ?? null,

@@ -17,6 +17,8 @@ export interface MeRoute {
   readonly store: Pick<UsageStore, 'listUsage' | 'quotaUse'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionSeconds: number
+  /** How long an idempotency key is remembered, in seconds. */
+  readonly idempotencySeconds: number
   readonly bodyBytes: number
   readonly batchBodyBytes: number
   /** Null if no currency is configured. */
@@ -65,6 +67,7 @@ const me = Type.Object({
     resets_in_seconds: integer,
   }),
   retention_seconds: Type.Number({ description: 'How long a finished job can be read.' }),
+  idempotency_seconds: Type.Number({ description: 'How long an `Idempotency-Key` is remembered.' }),
   open_jobs: Type.Integer({ description: 'Jobs that are currently queued or running.' }),
   stored_bytes: Type.Integer({
     description: 'Bytes of your stored conversations, schemas, callbacks, answers and files.',
@@ -146,6 +149,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
           resets_in_seconds: Math.ceil(leftMs / 1000),
         },
         retention_seconds: options.retentionSeconds,
+        idempotency_seconds: options.idempotencySeconds,
         open_jobs: openJobs,
         stored_bytes: storedBytes,
         suspended,

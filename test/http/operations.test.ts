@@ -44,6 +44,7 @@ onEachStore(() => {
       },
       reads: { remaining: 5, resets_in_seconds: 60 },
       retention_seconds: 604_800,
+      idempotency_seconds: 86_400,
       open_jobs: 0,
       stored_bytes: 0,
       suspended: false,

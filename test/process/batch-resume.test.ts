@@ -43,6 +43,12 @@ async function startCounting(
   return { models, calls }
 }
 
+interface StallOptions {
+  readonly called?: number
+  readonly args?: readonly string[]
+  readonly limits?: { readonly idempotency_seconds: number } | undefined
+}
+
 interface Stalled {
   readonly asking: Asking
   readonly models: ModelServerForTests
@@ -56,10 +62,10 @@ interface Stalled {
 async function startStalled(
   t: TestContext,
   lines: number,
-  { called = lines, args = [] }: { readonly called?: number; readonly args?: readonly string[] } = {},
+  { called = lines, args = [], limits }: StallOptions = {},
 ): Promise<Stalled> {
   const models = await startModelServer({ script: () => reply.stall() }, t)
-  const asking = await startAsking(t, { upstream: models.baseUrl })
+  const asking = await startAsking(t, { upstream: models.baseUrl, ...(limits && { settings: { limits } }) })
   await asking.write('jobs.jsonl', linesOf(lines).join('\n'))
   const program = asking.begin(['batch', 'jobs.jsonl', ...args])
   await models.received(called)
@@ -70,8 +76,13 @@ async function startStalled(
   return { asking, models, program, journal: join(asking.place.folder, JOURNAL), answer }
 }
 
-async function interrupted(t: TestContext, lines: number, args: readonly string[] = []): Promise<Stalled> {
-  const stalled = await startStalled(t, lines, { args })
+async function interrupted(
+  t: TestContext,
+  lines: number,
+  args: readonly string[] = [],
+  limits?: StallOptions['limits'],
+): Promise<Stalled> {
+  const stalled = await startStalled(t, lines, { args, limits })
   stalled.program.kill('SIGINT')
   await stalled.program.exited
   return stalled
@@ -302,24 +313,27 @@ test('jobs that the server no longer has are reported as expired', { timeout }, 
   assert.deepEqual([completed, expired], [2, 1])
 })
 
-test('a batch of unknown outcome is not sent again when the server has forgotten its key', {
-  timeout,
-}, async (t) => {
-  const { asking, journal: file, answer } = await interrupted(t, 3)
-  const [first, sending] = (await readFile(file, 'utf8')).split('\n')
-  const long = Math.floor(Date.now() / 1000) - 86_500
-  await writeFile(file, `${first}\n${sending?.replace(/"at":\d+/, `"at":${long}`)}\n`)
-  answer()
-  const refused = await asking.run(['batch', 'jobs.jsonl'])
-  assert.equal(refused.code, 1)
-  assert.match(
-    refused.stderr,
-    /Lines 1 to 3 were sent at .*only for 24 hours\. Pass --send-again to send these lines again/,
-  )
-  const ended = await asking.run(['batch', 'jobs.jsonl', '--send-again'])
-  assert.equal(ended.code, 0, ended.stderr)
-  await assertResults(asking, 3)
-})
+for (const [age, remembered, limits] of [
+  [86_500, '24 hours', undefined],
+  [700, '10 minutes', { idempotency_seconds: 600 }],
+] as const) {
+  test(`a batch of unknown outcome is not sent again when the server has forgotten its key after ${remembered}`, {
+    timeout,
+  }, async (t) => {
+    const { asking, journal: file, answer } = await interrupted(t, 3, [], limits)
+    const [first, sending] = (await readFile(file, 'utf8')).split('\n')
+    const long = Math.floor(Date.now() / 1000) - age
+    await writeFile(file, `${first}\n${sending?.replace(/"at":\d+/, `"at":${long}`)}\n`)
+    answer()
+    const refused = await asking.run(['batch', 'jobs.jsonl'])
+    assert.equal(refused.code, 1)
+    const text = `Lines 1 to 3 were sent at .*only for ${remembered}\\. Pass --send-again to send these lines again`
+    assert.match(refused.stderr, new RegExp(text))
+    const ended = await asking.run(['batch', 'jobs.jsonl', '--send-again'])
+    assert.equal(ended.code, 0, ended.stderr)
+    await assertResults(asking, 3)
+  })
+}
 
 test('a batch of unknown outcome stays unknown if the server rejects it for another reason meanwhile', {
   timeout,

@@ -19,7 +19,7 @@ import { endedRow, expiredRow, invalidRow } from './row.ts'
  * The pauses between retries reach eight seconds, so a request is retried for at least as long as a wait tolerates an outage.
  */
 const RETRIES = 60
-/** How long a server remembers an idempotency key by default, in seconds. */
+/** How long a server up to version 0.4 remembers an idempotency key by default, in seconds: it does not report a shorter time. */
 const KEY_LIFETIME_S = 86_400
 
 /** How long the server may cache the number of open jobs of an account, in milliseconds. */
@@ -265,11 +265,11 @@ export class BatchRun {
    */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
-    const rememberedS = Math.min(KEY_LIFETIME_S, me.retention_seconds)
+    const rememberedS = me.idempotency_seconds ?? Math.min(KEY_LIFETIME_S, me.retention_seconds)
     if (sendAgain || Date.now() / 1000 - atS < rememberedS) return
     const [first, last] = [jobs[0] ?? 0, jobs.at(-1) ?? 0].map((index) => this.#jobsOf([index])[0]?.number)
     throw new CommandError(
-      `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches only for ${Math.round(rememberedS / 3600)} hours. Pass --send-again to send these lines again, which may cost twice, or --restart to start over.`,
+      `Lines ${first} to ${last} were sent at ${new Date(atS * 1000).toISOString()}, and it is unknown whether the server received them. The server remembers batches only for ${roughly(rememberedS)}. Pass --send-again to send these lines again, which may cost twice, or --restart to start over.`,
     )
   }
 }
@@ -288,3 +288,6 @@ class ChangeNotifier {
     return this.#next.promise
   }
 }
+
+const roughly = (seconds: number): string =>
+  seconds < 7200 ? `${Math.round(seconds / 60)} minutes` : `${Math.round(seconds / 3600)} hours`
