@@ -12,9 +12,9 @@ import { capsOf } from '../queue/job-and-token-caps.ts'
 import type { JobOwner } from '../queue/job-creator.ts'
 import { quotasOf } from '../queue/quotas.ts'
 import type { AccountStore, KeyRecord } from '../store/account-store.ts'
-import { AddressLimit } from './address-limit.ts'
 import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
 import { addressOf } from './network-of.ts'
+import { WrongKeyLimit } from './wrong-key-limit.ts'
 
 const FRESH_MS = 2000
 /** The cache holds the callers of at most this many keys. */
@@ -53,7 +53,7 @@ export interface AuthenticationOptions {
 
 export function createAuthentication(options: AuthenticationOptions): Authentication {
   const { store, tiers, clock, maxUnknownKeys, onRejected } = options
-  const unknownKeys = new AddressLimit(clock, maxUnknownKeys)
+  const unknownKeys = new WrongKeyLimit(clock, maxUnknownKeys)
   const knownKeys = new KnownKeys(store, clock)
   const uses = new KeyUses(options)
 

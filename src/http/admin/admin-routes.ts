@@ -7,10 +7,10 @@ import { jobActions } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
 import { type AdminCaller, AdminTokens } from '../../admin/admin-tokens.ts'
-import { AddressLimit } from '../address-limit.ts'
 import { readOnlyToken, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { addressOf } from '../network-of.ts'
 import { convertQuery } from '../query.ts'
+import { WrongKeyLimit } from '../wrong-key-limit.ts'
 import { actionRoutes } from './action-routes.ts'
 import type { AdminOptions } from './admin-context.ts'
 import { eventRoute, overviewRoute, settingsRoute } from './live-routes.ts'
@@ -42,7 +42,7 @@ declare module 'fastify' {
 
 export async function adminRoutes(app: FastifyInstance, options: AdminOptions): Promise<void> {
   const tokens = new AdminTokens(options.token, options.store, options.clock)
-  const failures = new AddressLimit(options.clock, MAX_FAILURES)
+  const failures = new WrongKeyLimit(options.clock, MAX_FAILURES)
   app.decorateRequest('admin')
   await app.register(
     (scope, _none, done) => {

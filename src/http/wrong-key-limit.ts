@@ -14,7 +14,7 @@ interface Window {
   readonly endsMs: number
 }
 
-export class AddressLimit {
+export class WrongKeyLimit {
   readonly #clock: Pick<Clock, 'steadyMs'>
   readonly #maxFailures: number
   readonly #windows = new Map<string, Window>()

@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { AddressLimit, WINDOW_MS } from './address-limit.ts'
+import { WINDOW_MS, WrongKeyLimit } from './wrong-key-limit.ts'
 
 const MAX_FAILURES = 10
 
 function limited(one: string, other: string): boolean {
-  const wrong = new AddressLimit(new FakeClock(), MAX_FAILURES)
+  const wrong = new WrongKeyLimit(new FakeClock(), MAX_FAILURES)
   for (let sent = 0; sent < MAX_FAILURES; sent++) wrong.count(one)
   return wrong.waitMs(other) > 0
 }
 
 test('who sent too many waits until a minute after the first has passed', () => {
   const clock = new FakeClock()
-  const wrong = new AddressLimit(clock, MAX_FAILURES)
+  const wrong = new WrongKeyLimit(clock, MAX_FAILURES)
   wrong.count('192.0.2.1')
   clock.advance(1000)
   for (let sent = 1; sent < MAX_FAILURES; sent++) {
@@ -35,7 +35,7 @@ test('addresses of one host are one, and others are not', () => {
 })
 
 test('however many addresses there are, only so many are remembered', () => {
-  const wrong = new AddressLimit(new FakeClock(), MAX_FAILURES)
+  const wrong = new WrongKeyLimit(new FakeClock(), MAX_FAILURES)
   const tooMany = (address: string) => {
     for (let sent = 0; sent < MAX_FAILURES; sent++) wrong.count(address)
   }
