@@ -8,10 +8,10 @@ import {
   is,
   isAnything,
   isEmpty,
-  messagesOf,
   optionsOf,
   supportedFields,
 } from './fields.ts'
+import { messagesOf } from './messages.ts'
 
 const FIELDS: FieldPolicy = {
   supported: [
