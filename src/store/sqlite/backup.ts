@@ -20,7 +20,7 @@ import { moduleURL } from '../../module-url.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
 import { type DatabaseSummary, holdsAnything, openReadOnly } from './database-summary.ts'
-import { lockForRestoring } from './file.ts'
+import { lockForRestoring } from './opening.ts'
 import type { SnapshotResult } from './snapshot-thread.ts'
 
 export interface WriteOptions {

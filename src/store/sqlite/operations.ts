@@ -18,11 +18,17 @@ import { type Operation, onFile } from './operation.ts'
 import { overdueOperations } from './overdue.ts'
 import { readOperations } from './read.ts'
 import { releaseOperations } from './release.ts'
+import { rescueOperations } from './rescue.ts'
 import { responseCacheOperations } from './response-cache.ts'
+import { scrubOperations } from './scrub.ts'
 import { settleOperations } from './settle.ts'
 
 /** Operations that commands use, too, even while a server is running. */
-const OPERATOR_OPERATIONS = { ...onFile(sharedOperatorOperations(SQLITE)), ...deletionOperations }
+const OPERATOR_OPERATIONS = {
+  ...onFile(sharedOperatorOperations(SQLITE)),
+  ...deletionOperations,
+  ...scrubOperations,
+}
 
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
@@ -39,6 +45,7 @@ const OPERATIONS = {
   ...overdueOperations,
   ...readOperations,
   ...releaseOperations,
+  ...rescueOperations,
   ...responseCacheOperations,
   ...settleOperations,
 }

@@ -1,9 +1,6 @@
-/**
- * Returns jobs to the head of their route in SQLite, with their callbacks: jobs that their node releases, and jobs of dead
- * nodes. Only one server uses the file, so every other node is dead.
- */
+/** Returns jobs that their node releases to the head of their route in SQLite. */
 import type { Claim } from '../node-store.ts'
-import { numberOf, textOf } from '../rows.ts'
+import { textOf } from '../rows.ts'
 import type { WaitingRelease } from '../store.ts'
 import { headTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
@@ -25,21 +22,6 @@ export const releaseOperations = {
       file.prepare(RELEASE_WAITING).run(returnTurn(file, route), ...wait, jobId)
     }
   }),
-
-  recordStarts: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
-    for (const { jobId, attempt } of claims) file.prepare(RECORD_START).run(jobId, node, attempt)
-  }),
-
-  rescue: write((file: ServedFile, node: string, nowMs: number): number => {
-    file.prepare(RESCUE_CALLBACKS).run(nowMs, node)
-    const lost = file.prepare(LOST_JOBS).all(node)
-    for (const job of lost) {
-      const turn = returnTurn(file, textOf(job, 'route'))
-      const crashes = [numberOf(job, 'crashes'), numberOf(job, 'crashed_alone')] as const
-      file.prepare(RETURN).run(turn, ...crashes, textOf(job, 'id'))
-    }
-    return lost.length
-  }),
 }
 
 /** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
@@ -55,22 +37,3 @@ const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt 
 const RELEASE_WAITING = `
   update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
 const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
-
-const RECORD_START = 'update jobs set started = attempt where id = ? and node = ? and attempt = ?'
-const RESCUE_CALLBACKS = `
-  update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
-  where due_at_ms is not null and node is not null and node <> ?`
-/**
- * A crash counts against a suspect only if its start was recorded. A suspect crashed alone if the crash counts against no other
- * suspect of its node.
- */
-const LOST_JOBS = `
-  with lost as (
-    select id, node, route, deaths, crashed_alone, deaths > 0 as suspect, deaths = 0 or started = attempt as counts
-    from jobs indexed by jobs_held where node is not null and node <> ?
-  )
-  select id, route, deaths + counts as crashes, case when counts
-    then iif(sum(iif(suspect, counts, 0)) over n = suspect and (suspect or sum(counts) over n = 1), deaths + 1, 0)
-    else crashed_alone end as crashed_alone
-  from lost window n as (partition by node)`
-const RETURN = 'update jobs set node = null, turn = ?, deaths = ?, crashed_alone = ? where id = ?'

@@ -10,7 +10,7 @@ import { countStored } from '../../../test/support/stored-sums.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { openStore } from '../open.ts'
 import { backUpFile, type RestoreOptions, restoreFile } from './backup.ts'
-import { lockForServing } from './file.ts'
+import { lockForServing } from './opening.ts'
 import { migrateFile } from './schema.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5, 6)

@@ -1,8 +1,8 @@
 /** Migrates the schema of a SQLite file. */
 import type { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
-import { openFile } from './file.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { openFile } from './opening.ts'
 
 /** Opens the file, migrates it, and closes it. Returns how many migrations were applied. */
 export function migrateFile(path: string): number {

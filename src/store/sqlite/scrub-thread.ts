@@ -3,9 +3,9 @@
  * time.
  */
 import { workerData } from 'node:worker_threads'
-import { deletionOperations } from './delete.ts'
-import { openFile } from './file.ts'
 import { OpenFile } from './open-file.ts'
+import { openFile } from './opening.ts'
+import { scrubOperations } from './scrub.ts'
 
 /** Longer than for other writes, because a busy server leaves little time between its writes. */
 const BUSY_TIMEOUT_MS = 30_000
@@ -13,7 +13,7 @@ const BUSY_TIMEOUT_MS = 30_000
 const db = openFile(String(workerData.path))
 try {
   db.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`)
-  deletionOperations.scrub.run(new OpenFile(db))
+  scrubOperations.scrub.run(new OpenFile(db))
 } finally {
   db.close()
 }
