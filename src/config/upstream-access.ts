@@ -171,7 +171,7 @@ function readCertificates(
  */
 const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
 
-/** @param models the names of the server's models; they are not masked, because messages contain them */
+/** @param models the names of the server's models. Texts of `body` that occur in one are not masked, because errors name models */
 function secretsOf(
   { base_url, headers, query, body }: UpstreamSettings,
   given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,

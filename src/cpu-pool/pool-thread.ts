@@ -23,7 +23,7 @@ interface PendingTask {
 export class PoolThread {
   readonly #worker: Worker
   #pending: PendingTask | null = null
-  /** A dead thread cannot take tasks. */
+  /** Whether the thread has ended: it takes no tasks any more. */
   isDead = false
 
   /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies, but the process survives */

@@ -229,14 +229,14 @@ function jobSummary(job: JobSummary, include: readonly Include[], metadata: Meta
 
 /**
  * Returns the cursor of the next page. A search that examined its maximum of jobs may stop at a job of another account, whose
- * ID must not be revealed. The cursor is then the time of that job, or the caller's own last job if that is further back.
+ * ID should not be revealed. The cursor is then the time of that job, or the caller's own last job if that is further back.
  */
 function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null): string | null {
   if (next === null || complete) return next
   const time = leastJobId(jobIdMs(next) + 1)
   const last = jobs.at(-1)?.id
   const cursor = last !== undefined && last < time ? last : time
-  // If one millisecond has thousands of jobs, a cursor with only the time would return the same page again, so the cursor is the
-  // ID.
+  // If thousands of jobs were created in one millisecond, a cursor with only the time would return the same page again. The
+  // cursor is then the ID at which the search stopped.
   return beforeJobId === null || cursor < beforeJobId ? cursor : next
 }

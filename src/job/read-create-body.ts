@@ -100,7 +100,10 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
 /** More headers than a callback may have, so that the check of their number fails without all of them. */
 const HEADERS = 100
 
-/** Omits most of too many headers: sending hundreds of thousands to the other thread would take as long as parsing them. */
+/**
+ * Keeps only the first headers of a callback, which are enough to reject too many. Sending hundreds of thousands from a thread
+ * of the pool to the event loop would take as long as parsing them.
+ */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element
   if (callback === null) return element

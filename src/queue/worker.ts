@@ -31,7 +31,7 @@ const LEAST_DEADLINE_PAUSE_MS = 20
 const CLAIM_RETRY_MS = 1000
 /** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
-/** A write may wait for this part of an execution's time to share a transaction, but at most MAX_WRITE_WAIT_MS. */
+/** To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS. */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
 /** The weight of the latest execution in the moving average of its model's execution times. */

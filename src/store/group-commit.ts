@@ -23,8 +23,8 @@ export interface SubmitOptions {
   /** Whether the operation may be rejected because too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others, in milliseconds. It is sent earlier if an operation arrives that must not wait.
-   * This is real time instead of an injected clock, because the saving depends on the speed of the machine.
+   * How long the operation may wait for others, in milliseconds. It is sent earlier if enough operations wait, or one arrives
+   * that must not wait. The time is real, not that of an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }

@@ -1,4 +1,4 @@
-/** The operations whose SQL both stores share. Searches among them may scan the database several times. */
+/** The operations whose SQL both stores share. Searches read in chunks, so that other operations run in between. */
 import { accountOperations } from './accounts.ts'
 import { auditOperations } from './audit.ts'
 import { batchOperations } from './batches.ts'

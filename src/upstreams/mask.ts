@@ -6,7 +6,7 @@
 /** Makes an upstream's message safe to show: masks secrets, joins lines, truncates. */
 export type Mask = (message: string) => string
 
-/** The maximum length of an upstream's message, which is enough to act on. */
+/** The maximum length of an upstream's message in characters, which is enough to act on. */
 export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
 
 /** Only this much of a message is searched for secrets, because far less of it is shown. */

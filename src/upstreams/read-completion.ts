@@ -142,7 +142,7 @@ export interface LargeCompletion {
   readonly body: Uint8Array
 }
 
-/** Does not mask messages, because a thread does not know the secrets. Use `maskReply` on the result. */
+/** Reads a large response in a thread of the pool, which does not know the secrets: `maskReply` must mask the result. */
 export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))

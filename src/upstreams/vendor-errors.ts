@@ -9,9 +9,9 @@ export const NO_CREDIT_CODES: readonly (string | null)[] = [
   'exceeded_current_quota_error',
   '1113',
 ]
-/** The messages of gateways for these codes, and those of xAI, Moonshot and Z.ai without them. */
+/** What messages about missing credit contain: gateways quote a code in the message, and some servers send no code at all. */
 export const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
-/** OpenAI's message for the same. Google also sends it for each of its rate limits, but with the time of the next try. */
+/** OpenAI's message if no credit is left. Google also sends it for each of its rate limits, but with the time of the next try. */
 export const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI's message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 export const TOO_LARGE =

@@ -157,7 +157,7 @@ onAnyStore(() => {
     const { parley } = await startStage(t)
     const key = await parley.key()
     const { client, proxy } = await faultyClient(t, parley, key, { requestTimeout: 0.02, maxRetries: 1 })
-    // Timeouts end as early as pauses here.
+    // The test's clock ends so short a `requestTimeout` at once, as it ends pauses.
     proxy.script('silence', 'silence')
     await assert.rejects(client.me(), (error) => {
       assert.ok(error instanceof TimeoutError)

@@ -1,4 +1,4 @@
-/** A second connection to a Parley's Postgres database, for database.ts. */
+/** A second connection to the Postgres database of a Parley, for `database.ts`. */
 import type { Lifetime } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import type { Database } from './database.ts'

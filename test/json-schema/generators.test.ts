@@ -44,7 +44,7 @@ function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boole
   return isSchema && !pointsAway
 }
 
-/** These rules reject some of the schemas. */
+/** The rules that may reject schemas of the generators, each with the reason. */
 const KNOWN = [
   // A registry of several schemas refers to another document.
   /must refer to a part of this schema/,

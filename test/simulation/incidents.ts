@@ -107,7 +107,7 @@ function outage({ random, mostMs, create }: IncidentOptions): Action[] {
   }
   add(random.whole(2, 6), Math.max(0, atMs - 2000), endMs, create)
   if (random.chance(0.5)) {
-    // A caller or an operator cancels a job just when the first jobs are called again.
+    // Operators cancel jobs whose calls are in progress, just when the model server that had failed is called again.
     add(4, endMs, endMs + TRIED_AGAIN_MS, () => ({ kind: 'cancel called', call: random.whole(0, 99) }))
   }
   if (random.chance(0.5)) {

@@ -45,7 +45,7 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** Returns how many visits of an instruction one call of `contains` costs. */
+/** Returns the cost of one call of `contains` in steps, the unit of a `StepBudget`. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }

@@ -27,7 +27,7 @@ export class RequestCpu {
   }
 
   /**
-   * Runs the work of a request, which consists of one or more tasks. Rejects with an `HttpError` if the pool is full, the time
+   * Runs the work of a request, which consists of one or more tasks. Rejects with an `HttpError` if the pool or the account's part of it is full, the time
    * is over or the client has disconnected, and with `TaskFailed` if a task fails.
    * @param timeoutMs for all tasks together
    * @param work must resolve with null if one of its tasks did

@@ -219,7 +219,7 @@ create trigger count_outcome after insert on outcomes
   for each row when (not new.counted) execute function count_outcome();
 `
 
-/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only its own rows. */
+/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only the rows that it inserts. */
 const countWhatWasThere = `
 set local enable_seqscan = on;
 insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)

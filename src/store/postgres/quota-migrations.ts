@@ -69,7 +69,7 @@ create trigger count_open_job after insert on open_jobs
 `
 
 /**
- * Who counts an outcome, in the same way. A job whose row was stored by the same transaction was never open: a node stores a
+ * An outcome, too, is counted by the node that stores it, if it names the bytes, or by the trigger. A job whose row was stored by the same transaction was never open: a node stores a
  * job that is completed at once together with its outcome.
  */
 const countStoredOutcomes = `
@@ -90,7 +90,7 @@ create trigger count_stored_outcome after insert on outcomes
   for each row when (new.bytes < 0) execute function count_stored_outcome();
 `
 
-/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only its own rows. */
+/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only the rows that it inserts. */
 const countWhatIsStored = `
 set local enable_seqscan = on;
 insert into quota_sums (account, hour, open_jobs, open_bytes, ended_bytes)
