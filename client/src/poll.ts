@@ -20,7 +20,7 @@ const CONCURRENT_POLLS = 32
 export interface PollParts {
   /** Reads a job once, without retries. */
   readonly read: (jobId: string, signal: AbortSignal) => Promise<Job>
-  /** Loads the rate limit, which the budget needs before many reads. */
+  /** Loads the rate limit into the budget. Needed only before several jobs are polled. */
   readonly learnBudget: (signal: AbortSignal) => Promise<void>
   readonly budget: ReadBudget
   readonly clock: Clock

@@ -58,8 +58,8 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   exitOnBugs(log)
   // Without this listener, an output that its reader has closed would crash the server.
   process.stdout.on('error', () => {})
-  // Loaded after the settings were read, because loading takes most of the start time, and mistakes in the settings are
-  // reported at once.
+  // Loading these modules takes most of the start time. The settings are read first, so that mistakes in them are reported at
+  // once.
   const { createService } = await import('../app/create-service.ts')
   const otlp = await startTelemetry(process.env, log)
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })

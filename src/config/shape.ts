@@ -66,7 +66,7 @@ function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: 
 
 function placeholder(section: string, entry: string, defaults: unknown): unknown {
   if (section === 'upstreams') return { ...UPSTREAM_DEFAULTS, api_key_env: null }
-  // The model has targets, because other settings may refer to it.
+  // A model with the field `targets`, because an `auto` list may only name such models.
   if (section === 'models') return { targets: [] }
   return isObject(defaults) ? defaults[entry] : undefined
 }

@@ -199,8 +199,8 @@ type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number
 
 /**
  * Counts the input tokens of a cancelled call: the messages and the overhead of the chat format. Resolves with null if no node
- * runs the job, or if counting takes too long or fails, because cancelling must work even if the threads are busy or the
- * conversation crashes one.
+ * runs the job, if the messages exceed `COUNTED_BYTES`, or if counting takes too long or fails: a job can be cancelled even
+ * if all threads are busy, or if its conversation crashes a thread.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {

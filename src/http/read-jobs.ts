@@ -73,7 +73,7 @@ export class JobAwaiter {
 
   /**
    * Resolves when the jobs have finished, the time is over, or the client has disconnected. Resolves with true if the server
-   * could not wait for the full time; the caller of this function then adds Retry-After if jobs are still open.
+   * could not wait for the full time; the caller of this function then adds Retry-After if jobs are unfinished.
    */
   async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited

@@ -13,7 +13,7 @@ import type { Clock } from '../clock.ts'
 import { Counts } from '../sharing/counts.ts'
 import { senderOf } from './network-of.ts'
 
-/** Node discards shorter bodies by itself: they arrive in one or two pieces. */
+/** Node.js discards bodies up to this size by itself: they arrive in one or two pieces. */
 const SMALL_BYTES = 64 * 1024
 /** Reading 10 MB takes up to 30 ms of CPU time. At this rate, reading takes at most a tenth of the event loop's time. */
 const BYTES_PER_MS = 32 * 1024

@@ -53,7 +53,10 @@ export class Cancellation {
     if (isBusy || isShared) await this.apply()
   }
 
-  /** Resolves when all jobs that were cancelled before the call have stopped on this node. Never rejects. */
+  /**
+   * Stops the executions of all jobs on this node that were cancelled before the call. Also resolves if the database does not
+   * respond; the next poll then stops them. Never rejects.
+   */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
     try {

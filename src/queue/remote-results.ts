@@ -10,7 +10,7 @@ import type { EndedJob, Store } from '../store/store.ts'
 const POLL_MS = 1000
 /** Maximum jobs per read. */
 const MAX_READ = 1000
-/** Maximum bytes of results per read, to limit memory: the next read starts when the results of this one were passed on. */
+/** Maximum bytes of results per read, to limit memory: the next read starts when the results of this one have been passed on. */
 const MAX_READ_BYTES = 1024 * 1024
 
 export interface RemoteResultsOptions {

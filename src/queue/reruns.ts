@@ -150,7 +150,7 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
     model,
     messagesJson,
     messages: 1,
-    // The job's own count: exact, or an upper bound that was within the limit.
+    // The count that the original job has stored is exact, or an upper bound that was within the limit of its tier.
     tokensAtMost: inputTokens,
     responseFormatJson: formatJson,
     options: optionsJson === null ? null : JSON.parse(optionsJson),

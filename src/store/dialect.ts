@@ -78,7 +78,8 @@ export interface Dialect {
   }
 
   /**
-   * Selects columns of the jobs that meet the condition. `status` leaves out most other jobs, but not all, so check it again.
+   * Selects columns of the jobs that meet the condition. With the status `pending` or `assigned`, it reads few jobs that have
+   * another one; any other status has no effect. The caller checks the status of each job.
    */
   jobsWith(status: Status | null, columns: Sql, condition: Sql): Sql
 

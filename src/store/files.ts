@@ -108,7 +108,8 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
 
 /**
  * Appends to a file of a batch, and creates the file if it does not exist. Such a file never counts as abandoned, because its
- * batch completes it. Only a small last piece is written again. Stores nothing if the file was deleted.
+ * batch completes it. A last piece of less than `LEAST_PIECE_BYTES` is stored again together with the new content; otherwise
+ * new pieces follow it. Stores nothing if the file was deleted or is complete.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`

@@ -98,7 +98,10 @@ export class CircuitBreaker {
     return this.#trialJob === jobId
   }
 
-  /** Records the start of a job's call. Without patience, calls may start although the breaker is open. */
+  /**
+   * If a trial waits for a job, makes this job's call the trial. Does nothing otherwise, even if the breaker is open: without
+   * patience, calls start anyway.
+   */
   began(jobId: string): void {
     if (this.phase !== 'trial' || this.#trialJob !== null) return
     this.#trialJob = jobId

@@ -248,7 +248,7 @@ export interface RequestWait {
    */
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
-  /** How long the request paused because its calls broke, in whole milliseconds; absent if it did not. */
+  /** How long the request paused because connections of its calls broke, in whole milliseconds; absent if it did not. */
   readonly breakPausesMs?: number
   /** Whether the request only waits for a rate limit, which does not use the job's patience. */
   readonly isForRate?: true

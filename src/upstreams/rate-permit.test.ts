@@ -16,7 +16,10 @@ import type { Target } from './routing-table.ts'
 import { type RateLimits, targetRates } from './target-rates.ts'
 
 const never = new Stop()
-/** With these limits, a request of 1,100 tokens is sent at once after a pause, and the next one a second later. */
+/**
+ * Limits per minute. A request of 1,100 tokens is sent at once after a pause, in which 1,000 tokens were saved up, and the next
+ * one a second later.
+ */
 const LIMITS = { requests: 1000, tokens: 6000 }
 const OPTIONS = '{"max_tokens":1090}'
 const request = modelRequest('one', {

@@ -4,7 +4,8 @@
  * Time is an argument. If estimates of tokens are right, it guarantees:
  *
  * - All nodes together never exceed the limits within 60 s, whether the server counts in fixed or in sliding minutes.
- * - After a pause, at most a sixth of a minute's limit is sent at once, because servers also limit parts of a minute.
+ * - After a pause, at most a sixth of a minute's limit is granted at once, and one more request, because servers also limit
+ *   parts of a minute.
  * - What a node holds counts from the grant until a minute after it was sent, so a grant never has to be revoked.
  * - If a node's next job does not fit, the node gets what it needs before other nodes get more, so a large job does not starve.
  */

@@ -147,7 +147,7 @@ export class SentOptions {
     if (optionsJson.includes(MAX_TOKENS)) this.#learned.set(model, nameIn(format))
   }
 
-  /** The end of a request's body: the job's options, and the fields of `body` in the settings that they do not replace. */
+  /** Returns the end of a request's body: the upstream's setting `body`, with the job's options in place of equal names. */
   bodyEnd(format: RequestFormat, optionsJson: string): string {
     const { max_tokens, ...options }: JobOptions = JSON.parse(optionsJson)
     const fields: Record<string, unknown> = { ...this.#body, ...options }

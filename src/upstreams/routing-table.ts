@@ -100,7 +100,7 @@ export interface HealthOptions {
   readonly bookOf?: (name: string) => RateBook
 }
 
-/** Throws if the settings name an upstream or a candidate that does not exist. */
+/** Throws if a target names an upstream that does not exist, or an `auto` list a model that does not exist. */
 export function createRoutingTable(
   upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
   models: { readonly [name: string]: ModelSettings },

@@ -1,7 +1,7 @@
 /**
- * Reads the fields that several routes of `/v1` share (options, formats; `messages.ts` reads conversations), and decides which fields a request may
- * have. A field that cannot change the answer, such as `metadata`, is ignored. An unsupported field that would change the
- * answer is rejected by name. Null and neutral values are accepted in any field, because frameworks send them: `stream: false`,
+ * Decides which fields a request to `/v1` may have, and reads the options and formats that several routes share. A field that
+ * cannot change the answer, such as `metadata`, is ignored. An unsupported field that would change the answer is rejected by
+ * name. Null and neutral values are accepted in any field, because frameworks send them: `stream: false`,
  * `n: 1`, `tools: []`.
  */
 import { Ajv, type ValidateFunction } from 'ajv'

@@ -306,7 +306,7 @@ onEachStore(() => {
   })
 })
 
-/** Encodes text that may contain lone surrogates, which cannot be encoded. */
+/** Replaces lone surrogates, for which `encodeURIComponent` throws. */
 function encodeURIComponentSafely(text: string): string {
   return encodeURIComponent(text.toWellFormed())
 }

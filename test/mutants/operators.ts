@@ -13,7 +13,7 @@ export interface Edit {
   readonly by: string
 }
 
-/** What an operator gets. `textOf` returns the text of a node. */
+/** What a mutation operator gets. `textOf` returns the text of a node. */
 interface Place {
   readonly node: SyntaxNode
   readonly around: readonly SyntaxNode[]

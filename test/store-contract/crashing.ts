@@ -15,7 +15,7 @@ import {
   settlement,
 } from './fixtures.ts'
 
-/** Includes all crashes so far. */
+/** Every node has been absent for longer, so all crashes so far are confirmed. */
 export const AT_ONCE_MS = -1
 
 /** A job that the node held when it crashed; node-a rescues it. */
@@ -121,7 +121,7 @@ export function crashTests(on: On): void {
       ids([one, two, three, apart]).map((id) => first.get(id)),
       [false, false, false, true],
     )
-    // It runs beside suspects that only wait, and beside a job that never crashed.
+    // Of the suspects, only `one` has started. A job that never crashed runs at the same time.
     await store.recordStarts('node-b', [{ jobId: one.id, attempt: 2 }])
     const fresh = newJob()
     await store.accept(acceptance([fresh], { handedOff: true, node: 'node-b' }))

@@ -39,7 +39,7 @@ interface Real {
 type Step = fc.AsyncCommand<Model, Real>
 
 const NODES = ['node-a', 'node-b']
-/** Each node has its own places, so one node makes all walks. */
+/** Each node remembers for itself where to continue its walk of a route, so one node makes all walks. */
 const WALKER = 'node-a'
 const ROUTES = ['', 'x/m']
 const ACCOUNTS = ['one', 'two', 'three']

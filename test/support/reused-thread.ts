@@ -1,4 +1,4 @@
-/** The script of the threads that `reused-threads.ts` starts: it runs a thread's own script each time that it is asked to. */
+/** Runs in the threads that `reused-threads.ts` starts. Each message names a script, which is evaluated as in a new thread. */
 import { syncBuiltinESMExports } from 'node:module'
 import workerThreads, { type MessagePort, parentPort } from 'node:worker_threads'
 
