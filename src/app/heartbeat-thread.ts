@@ -46,18 +46,14 @@ async function keepLease(port: MessagePort, data: HeartbeatData): Promise<void> 
     onExpired: () => report({ kind: 'expired' }),
     onError: (error) => report({ kind: 'failed', message: messageOf(error) }),
   })
-  let watch: NodeJS.Timeout | undefined
-  port.once('message', () => {
-    clearInterval(watch)
-    void end(port, renewal, leases)
-  })
+  port.once('message', () => void end(port, renewal, leases))
   try {
     await renewal.start()
   } catch (error) {
     report({ kind: 'not started', message: messageOf(error) })
     return
   }
-  watch = watchLoop(data)
+  watchLoop(data)
   report({ kind: 'started' })
 }
 
@@ -67,12 +63,12 @@ async function end(port: MessagePort, renewal: LeaseRenewal, leases: Leases): Pr
   port.close()
 }
 
-function watchLoop({ reports, hangMs, node }: HeartbeatData): NodeJS.Timeout {
+function watchLoop({ reports, hangMs, node }: HeartbeatData): void {
   const watch = new LoopWatch(hangMs, systemClock.steadyMs())
   const look = () => {
     if (watch.hangs(Atomics.load(reports, 0), systemClock.steadyMs())) endProcess(hangMs, node)
   }
-  return setInterval(look, REPORT_EVERY_MS).unref()
+  setInterval(look, REPORT_EVERY_MS).unref()
 }
 
 /**

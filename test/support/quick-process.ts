@@ -5,7 +5,6 @@
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { reuseThreads } from './reused-threads.ts'
 
 /**
  * The timeout of a file, and of each of its tests, in milliseconds. It only has to end what hangs, so it is long enough for a
@@ -18,8 +17,6 @@ async function nextFile(): Promise<string | null> {
   const [{ file }] = await once(process, 'message')
   return file
 }
-
-reuseThreads()
 
 test('files', { timeout: Number.POSITIVE_INFINITY }, async (t) => {
   for (let file = await nextFile(); file !== null; file = await nextFile()) {

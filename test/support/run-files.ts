@@ -6,7 +6,6 @@ import { relative } from 'node:path'
 import { describe } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { startTimes } from './cpu-times.ts'
-import { reuseThreads } from './reused-threads.ts'
 
 /**
  * The timeout of a file, and of each of its tests, in milliseconds. It only has to end what hangs, so it is long enough for a
@@ -19,7 +18,6 @@ const FILE_MS = 900_000
  * @param files absolute paths
  */
 export async function runFiles(folder: string, files: readonly string[]): Promise<void> {
-  reuseThreads()
   // A test may wait for something that does not keep the process alive, such as an idle thread.
   const alive = setInterval(() => {}, FILE_MS)
   for (const file of files) {
