@@ -20,8 +20,8 @@ import { CLONE, TESTS, testFiles } from './test-files.ts'
 const RUN_FILES = new URL('run-files.ts', import.meta.url).href
 const OPTIONS = [
   '--test',
-  // Three times the cores of a small machine, because test files that start processes wait most of the time.
-  '--test-concurrency=6',
+  // Twice as many as a small machine has cores, because about half of the processes wait at any time.
+  '--test-concurrency=4',
   // The timeout of a whole group. Its files, and their tests, have shorter ones.
   '--test-timeout=1800000',
   '--test-global-setup=test/postgres/global-setup.ts',
