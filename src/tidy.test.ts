@@ -101,7 +101,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/expiry.ts',
     'store/job-search-store.ts',
     'store/own-job-store.ts',
-    'store/pagination.ts',
+    'store/chunked-search.ts',
     'store/operator-store.ts',
     'store/usage-store.ts',
   ],

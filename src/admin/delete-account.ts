@@ -1,8 +1,8 @@
 /** Cancels all jobs of an account, or deletes the account with all its data, in many short transactions. */
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
+import { AFTER_ALL, BEFORE_ALL } from '../store/chunked-search.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
-import { AFTER_ALL, BEFORE_ALL } from '../store/pagination.ts'
 import { tryScrub } from './scrub.ts'
 
 /** How many jobs one transaction cancels. It is few, so that other writes do not wait for long. */

@@ -1,7 +1,7 @@
 /** Schemas of fields that several resources, filters and actions share. Times are Unix seconds. */
 import { MODEL_NAME } from '../job/request.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
-import { MAX_SCANNED } from '../store/pagination.ts'
+import { MAX_SCANNED } from '../store/chunked-search.ts'
 import { type Schema, type Static, Type } from '../typed-schema.ts'
 
 export const strict = { additionalProperties: false } as const

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { CallbackFilter, CallbackSummary } from '../store/callback-store.ts'
-import { MAX_SCANNED, type Page, paginate } from '../store/pagination.ts'
+import { MAX_SCANNED, type Page, paginate } from '../store/chunked-search.ts'
 import { searchedInFull } from './callbacks.ts'
 
 const ROWS = 2000

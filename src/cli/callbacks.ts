@@ -10,7 +10,7 @@ import type {
   CallbackState,
   CallbackSummary,
 } from '../store/callback-store.ts'
-import type { Page } from '../store/pagination.ts'
+import type { Page } from '../store/chunked-search.ts'
 import { withOperatorStore } from './database.ts'
 import type { DefaultOptions } from './operator/shared-options.ts'
 import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'

@@ -14,9 +14,9 @@ import {
   MAX_COUNTED,
   type Replay,
 } from './callback-store.ts'
+import { AFTER_ALL, type Chunk, type Page, paginate } from './chunked-search.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
-import { AFTER_ALL, type Chunk, type Page, paginate } from './pagination.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql, write } from './sql.ts'
 

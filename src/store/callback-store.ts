@@ -2,8 +2,8 @@
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
+import type { Page } from './chunked-search.ts'
 import type { Expiry } from './expiry.ts'
-import type { Page } from './pagination.ts'
 
 /**
  * Maximum bytes of bodies that a store reads at once, because all pending callbacks of a server may not fit into its memory. A

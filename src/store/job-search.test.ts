@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { MAX_SCANNED } from './chunked-search.ts'
 import { type JobChunk, type JobScan, searchJobsByChunk } from './job-search.ts'
-import { MAX_SCANNED } from './pagination.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 

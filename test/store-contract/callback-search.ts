@@ -5,7 +5,7 @@ import {
   type CallbackSummary,
   MAX_ATTEMPTS_LENGTH,
 } from '../../src/store/callback-store.ts'
-import type { Page } from '../../src/store/pagination.ts'
+import type { Page } from '../../src/store/chunked-search.ts'
 import { attemptMade, CALLBACK, DELIVERED, dueAt, FAILED, owed, record, take } from './callback-fixtures.ts'
 import { acceptance, addAccounts, DAY_MS, expiry, newJob, now, type On, settlement } from './fixtures.ts'
 

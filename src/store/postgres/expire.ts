@@ -1,10 +1,10 @@
 /** Deletes expired data in Postgres: whole partitions if possible, and the rest in small steps. Also folds deltas into sums. */
 import { leastJobId } from '../../job/job-id.ts'
 import { purgeBatches } from '../batches.ts'
+import { BEFORE_ALL } from '../chunked-search.ts'
 import type { Expiry } from '../expiry.ts'
 import { fileOperations } from '../files.ts'
 import { hasExpired } from '../job-rows.ts'
-import { BEFORE_ALL } from '../pagination.ts'
 import { rerunOperations } from '../reruns.ts'
 import { textOf } from '../rows.ts'
 import type { Store } from '../store.ts'

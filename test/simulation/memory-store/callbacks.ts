@@ -18,8 +18,8 @@ import {
   type TakeCallbacks,
   type TakeDeferred,
 } from '../../../src/store/callback-store.ts'
+import { AFTER_ALL, type Page } from '../../../src/store/chunked-search.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
-import { AFTER_ALL, type Page } from '../../../src/store/pagination.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { secretsOf } from './accounts.ts'
 import { type CallbackRow, hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
