@@ -265,9 +265,9 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
   if (operation === undefined) throw new Error(`the document has no ${method} ${path}`)
   const { summary, description, parameters = [], responses } = operation
   const own = parameters.filter(
-    ({ in: place, name }) => place !== 'path' && !OPTION_NAMES_PARAMETERS.includes(name),
+    ({ in: place, name }) => place !== 'path' && !SHARED_PARAMETERS.includes(name),
   )
-  const shared = OPTION_NAMES_PARAMETERS.filter((shared) => parameters.some(({ name }) => name === shared))
+  const shared = SHARED_PARAMETERS.filter((shared) => parameters.some(({ name }) => name === shared))
   const statuses = Object.keys(responses).filter((status) => !EVERYWHERE.has(status))
   return [
     `### ${number} ${method.toUpperCase()} ${path}`,
@@ -277,12 +277,12 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
   ].join('\n\n')
 }
 
-const OPTION_NAMES_PARAMETERS = ['include', 'wait', 'idempotency-key']
+const SHARED_PARAMETERS = ['include', 'wait', 'idempotency-key']
 
 /** Parameters that mean the same for several routes. */
 function sharedParameters({ paths }: ApiDocument): readonly Parameter[] {
   const all = ROUTES.flatMap(([method, path]) => paths[path]?.[method]?.parameters ?? [])
-  return OPTION_NAMES_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
+  return SHARED_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
 }
 
 function parameterTable(parameters: readonly Parameter[]): string {
