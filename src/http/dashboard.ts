@@ -6,9 +6,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'
 import { moduleURL } from '../module-url.ts'
 import { noSuchRoute } from './errors.ts'
-import { bufferOf, madeInThread } from './static-file.ts'
 import './request-context.ts'
-import { createStaticFile, type StaticFile, sendStaticFile, staticFile } from './static-file.ts'
+import {
+  bufferOf,
+  createStaticFile,
+  madeInThread,
+  type StaticFile,
+  sendStaticFile,
+  staticFile,
+} from './static-file.ts'
 
 const HOME = '/dashboard'
 const FILES = `${HOME}/files`
