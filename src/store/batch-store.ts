@@ -17,8 +17,8 @@ export interface BatchStore {
    * Returns false, and stores nothing, if the account already has `maxOpen` open batches. A second call with the same ID
    * rejects.
    *
-   * If the new batch has already ended and the account would have more than `maxStored` batches, the oldest one is deleted.
-   * `maxStored` is `MAX_STORED_BATCHES` if absent.
+   * If the account would have more than `maxStored` batches, the oldest one is deleted, provided that it has ended. `maxStored`
+   * is `MAX_STORED_BATCHES` if absent.
    */
   createBatch(batch: NewBatch, maxOpen: number, maxStored?: number): Promise<boolean>
 
