@@ -48,7 +48,9 @@ export const usageEventList = Type.Object({
   currency: Type.Optional(
     Type.String({ description: 'The currency of all costs; absent if none is configured.' }),
   ),
-  more: Type.Boolean({ description: 'Whether there are more events now.' }),
+  more: Type.Boolean({
+    description: 'Whether there may be more events now. With `account`, a page can then even be empty.',
+  }),
   next: Type.String({
     description: 'Pass this value as `after` to get the events after these, now or later.',
   }),
