@@ -21,6 +21,7 @@ const ALL = {
   presence_penalty: -0.5,
   frequency_penalty: 2,
   reasoning_effort: 'low',
+  verbosity: 'high',
 }
 const sentFields = ({ body }: Received) => {
   const { model: _, messages: __, response_format: ___, ...fields } = body
