@@ -21,8 +21,8 @@ export interface BatchStore {
    * created one with the same file, endpoint and description since that time, which was not cancelled and has not failed, this
    * returns the ID of that one and stores nothing.
    *
-   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), the oldest one is deleted, unless
-   * it is open.
+   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), up to two of the others are
+   * deleted that are older than the newest `maxStored`, except open ones.
    */
   createBatch(
     batch: NewBatch,

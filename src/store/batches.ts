@@ -56,9 +56,10 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return null
+    // Two, so that the number falls again if it was higher, because of earlier versions or of batches that were open.
     yield sql`
       delete from batches where not ${IS_OPEN} and id in (
-        select id from batches where account = ${account} order by id desc limit 1 offset ${maxStored - 1}
+        select id from batches where account = ${account} order by id desc limit 2 offset ${maxStored - 1}
       )`
     yield sql`
       insert into batches (id, account, version, status, endpoint, input_file_id, about, progress, created_at_ms, deadline_ms)

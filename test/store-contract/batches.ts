@@ -155,6 +155,8 @@ export function batchTests(on: On): void {
     assert.equal(await store.advanceBatch(stepOf(second.id, 1, { status: 'failed', end: END })), true)
     const other = await create(store, 'other')
     assert.deepEqual((await add()).slice(2), [first.id])
+    assert.equal(await store.advanceBatch(stepOf(first.id, 1, { status: 'failed', end: END })), true)
+    assert.equal((await add()).includes(first.id), false)
     assert.notEqual(await store.findAnyBatch(other.id), null)
   })
 

@@ -52,8 +52,9 @@ export function batchOperations(db: MemoryDatabase) {
       if (earlier !== undefined) return earlier.id
       if (stored.filter(isOpen).length >= maxOpen) return null
       if (db.batches.has(batch.id)) throw new WriteRejected('the batch exists')
-      const oldest = stored[maxStored - 1]
-      if (oldest !== undefined && !isOpen(oldest)) db.batches.delete(oldest.id)
+      for (const old of stored.slice(maxStored - 1, maxStored + 1)) {
+        if (!isOpen(old)) db.batches.delete(old.id)
+      }
       const none = {
         cancellingAtMs: null,
         outputFileId: null,
