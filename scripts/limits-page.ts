@@ -228,7 +228,12 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       beyond: '503',
       metric: 'parley_cpu_requests_rejected_total',
     },
-    { name: 'heap of a CPU thread', unit: 'MiB', setting: 'cpu.thread_heap_mb', beyond: '413' },
+    {
+      name: 'heap of a CPU thread',
+      unit: 'MiB',
+      setting: 'cpu.thread_heap_mb',
+      beyond: '413, or the batch fails',
+    },
     {
       name: 'writes that wait for the database',
       setting: 'limits.queued_writes',

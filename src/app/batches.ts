@@ -4,6 +4,7 @@ import { BatchRunner } from '../batches/batch-runner.ts'
 import { LineStarts } from '../batches/line-starts.ts'
 import { wholeMs } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
+import { TaskFailed } from '../cpu-pool/pool-thread.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Stop } from '../job/stop.ts'
 import type { Tiers } from '../job/tier.ts'
@@ -33,13 +34,28 @@ export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => C
   }
 }
 
-export function createBatchRunner(parts: BatchParts): BatchRunner {
-  const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
-  const readLarge: BatchLinesOptions['readLarge'] = async (line, account) => {
-    const read = await pool.run('read batch line', line, { account, weight: 1 }, new Stop())
+/** Reads long lines of batches. */
+export function lineReader(pool: Pick<CpuPool, 'run'>): BatchLinesOptions['readLarge'] {
+  return async (line, account) => {
+    const reading = pool.run('read batch line', line, { account, weight: 1 }, new Stop())
+    const read = await reading.catch((error: unknown) => {
+      // The batch must fail. If its step were retried, one thread after another would die.
+      if (error instanceof TaskFailed && error.outOfMemory) return TAKES_TOO_MUCH_MEMORY
+      throw error
+    })
     if (read === null) throw new Error('the reading of a line was stopped')
     return read
   }
+}
+
+const TAKES_TOO_MUCH_MEMORY = {
+  code: 'line_too_long',
+  message: 'Parsing the line needs more memory than this server allows for one line (cpu.thread_heap_mb).',
+  param: null,
+}
+
+export function createBatchRunner(parts: BatchParts): BatchRunner {
+  const { settings, store, node, clock, log, metrics, pool, creator, tiers, prices, cancellation } = parts
   return new BatchRunner({
     store,
     node,
@@ -49,7 +65,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
       limits: partLimits(settings),
       maxDepth: settings.limits.json_depth,
       usesCache: (model) => settings.models[model]?.v1_cache === true,
-      readLarge,
+      readLarge: lineReader(pool),
     }),
     starts: new LineStarts({ store, creator, tiers, countTokens: tokenCounter(pool) }),
     makeId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),

@@ -139,6 +139,9 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
+/** In strings of JSON, the quote is escaped. */
+const MESSAGE_START = '{"'
+
 /** The request of the job. It does not use the response cache, which may contain the answer that the rerun should replace. */
 function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
@@ -149,7 +152,7 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   return {
     model,
     messagesJson,
-    messages: 1,
+    messages: messagesJson.split(MESSAGE_START).length - 1,
     // The count that the original job has stored is exact, or an upper bound that was within the limit of its tier.
     tokensAtMost: inputTokens,
     responseFormatJson: formatJson,

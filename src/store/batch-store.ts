@@ -14,13 +14,22 @@ export const MAX_STORED_BATCHES = 10_000
 
 export interface BatchStore {
   /**
-   * Returns false, and stores nothing, if the account already has `maxOpen` open batches. A second call with the same ID
-   * rejects.
+   * Returns the ID of the batch. Returns null, and stores nothing, if the account already has `maxOpen` open batches. A second
+   * call with the same ID rejects.
    *
-   * If the account would have more than `maxStored` batches, the oldest one is deleted, provided that it has ended. `maxStored`
-   * is `MAX_STORED_BATCHES` if absent.
+   * `retriedSinceMs` is null or absent unless the request is a retry. Then the batch may exist already: if the account has
+   * created one with the same file, endpoint and description since that time, which was not cancelled and has not failed, this
+   * returns the ID of that one and stores nothing.
+   *
+   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), up to two of the others are
+   * deleted that are older than the newest `maxStored`, except open ones.
    */
-  createBatch(batch: NewBatch, maxOpen: number, maxStored?: number): Promise<boolean>
+  createBatch(
+    batch: NewBatch,
+    maxOpen: number,
+    retriedSinceMs?: number | null,
+    maxStored?: number,
+  ): Promise<string | null>
 
   /** Returns null if the batch does not exist or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
@@ -107,8 +116,6 @@ export interface BatchSearch {
   readonly onlyOpen?: boolean
   /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
-  /** Only batches with the same file, endpoint and description that were created at this time or later. */
-  readonly like?: Pick<NewBatch, 'inputFileId' | 'endpoint' | 'aboutJson' | 'createdAtMs'>
   readonly limit: number
 }
 

@@ -1,4 +1,6 @@
 /** Batches: the SQL of both stores. */
+
+import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'
 import {
   type AccountLimits,
@@ -37,21 +39,32 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   createBatch: write(function* (
     batch: NewBatch,
     maxOpen: number,
+    retriedSinceMs: number | null = null,
     maxStored: number = MAX_STORED_BATCHES,
-  ): Steps<boolean> {
+  ): Steps<string | null> {
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
+    if (retriedSinceMs !== null) {
+      // The time in the ID, because SQLite reads the whole of a large batch to find the time that is stored behind its problems.
+      const [earlier] = yield sql`
+        select id from batches where account = ${account} and id >= ${leastJobId(retriedSinceMs)}
+          and input_file_id = ${inputFileId} and endpoint = ${endpoint} and about = ${aboutJson}
+          and status not in ('failed', 'cancelling', 'cancelled')
+        order by id desc limit 1`
+      if (earlier) return textOf(earlier, 'id')
+    }
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
-    if (numberOf(row, 'open') >= maxOpen) return false
+    if (numberOf(row, 'open') >= maxOpen) return null
+    // Two, so that the number falls again if it was higher, because of earlier versions or of batches that were open.
     yield sql`
       delete from batches where not ${IS_OPEN} and id in (
-        select id from batches where account = ${account} order by id desc limit 1 offset ${maxStored - 1}
+        select id from batches where account = ${account} order by id desc limit 2 offset ${maxStored - 1}
       )`
     yield sql`
       insert into batches (id, account, version, status, endpoint, input_file_id, about, progress, created_at_ms, deadline_ms)
       values (${id}, ${account}, 0, 'validating', ${endpoint}, ${inputFileId}, ${aboutJson}, '', ${createdAtMs}, ${deadlineMs})`
-    return true
+    return id
   }),
 
   findBatch: read(function* (account: string, batchId: string): Steps<StoredBatch | null> {
@@ -65,14 +78,11 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   listBatches: read(function* (search: BatchSearch): Steps<StoredBatch[]> {
-    const { account, onlyOpen = false, afterBatchId, like, limit } = search
+    const { account, onlyOpen = false, afterBatchId, limit } = search
     const which = allOf(
       account === undefined ? undefined : sql`account = ${account}`,
       onlyOpen ? IS_OPEN : undefined,
       afterBatchId === undefined ? undefined : sql`id < ${afterBatchId}`,
-      like &&
-        sql`input_file_id = ${like.inputFileId} and endpoint = ${like.endpoint} and about = ${like.aboutJson}
-          and created_at_ms >= ${like.createdAtMs}`,
     )
     const order = onlyOpen ? OPEN_IN_ORDER : sql`id`
     return (yield sql`select ${COLUMNS} from batches where ${which} order by ${order} desc limit ${limit}`).map(

@@ -19,7 +19,7 @@ function start() {
   const clock = new FakeClock()
   const others = { areHeld: false }
   const rest = { untilMs: 0 }
-  const [breaks, sibling] = [0, 1].map(
+  const [breaks, sibling, other] = [0, 1, 2].map(
     () =>
       new TargetBreaks(
         clock,
@@ -28,8 +28,8 @@ function start() {
         },
         rest,
       ),
-  ) as [TargetBreaks, TargetBreaks]
-  return { clock, others, breaks, sibling }
+  ) as [TargetBreaks, TargetBreaks, TargetBreaks]
+  return { clock, others, breaks, sibling, other }
 }
 
 /**
@@ -128,15 +128,30 @@ describe('a job', () => {
     assert.equal((await next)?.isActive, true)
   })
 
-  it('holds nobody at another target of the upstream before that rest has ended', async () => {
-    const { breaks, sibling, others, clock } = start()
+  it('holds nobody at another target of the upstream before that rest has ended, and then only one does', async () => {
+    const { breaks, sibling, other, others, clock } = start()
     const hold = await breaks.hold(new Stop())
     clock.advance(1000)
     hold?.end()
     const next = sibling.hold(new Stop())
+    let hasStarted = false
+    const last = other.hold(new Stop()).then((started) => {
+      hasStarted = true
+      return started
+    })
     assert.equal(others.areHeld, false)
     clock.advance(4000)
-    assert.equal((await next)?.isActive, true)
+    const held = await next
+    assert.equal(held?.isActive, true)
+    await clock.timerSet((ms) => ms > HOLD_MS)
+    assert.equal(hasStarted, false)
+    clock.advance(HOLD_MS)
+    assert.deepEqual([held?.isActive, others.areHeld], [false, false])
+    clock.advance(1)
+    await clock.timerSet((ms) => ms > HOLD_MS)
+    assert.equal(others.areHeld, false)
+    clock.advance(4 * HOLD_MS)
+    assert.equal((await last)?.isActive, true)
   })
 
   it('is not certain to be at fault once another call runs next to it', async () => {

@@ -142,7 +142,7 @@ export class TargetBreaks {
   /**
    * @param onHold called with true when the delay of other calls starts, with false when it ends
    * @param rest before `untilMs` (steady clock), no hold may start. All targets of the upstream share it, because a hold delays
-   * all calls of the upstream.
+   * all calls of the upstream, and the end of one would end the delay for another.
    */
   constructor(clock: Clock, onHold: (isHeld: boolean) => void, rest: { untilMs: number }) {
     this.#clock = clock
@@ -189,13 +189,16 @@ export class TargetBreaks {
   }
 
   /**
-   * Delays other calls and waits for those in progress, so that an isolated job runs alone for at most HOLD_MS. Only one job
-   * holds at a time. Null if the signal stopped the wait. The caller must end the hold.
+   * Delays other calls and waits for those in progress, so that an isolated job runs alone for at most HOLD_MS. Only one job of
+   * the upstream holds at a time. Null if the signal stopped the wait. The caller must end the hold.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
-    const restMs = this.#rest.untilMs - this.#clock.steadyMs()
-    if (restMs > 0 && !(await pause(this.#clock, restMs, signal))) return null
+    const restMs = () => this.#rest.untilMs - this.#clock.steadyMs()
+    // Jobs at several targets may have waited for the same rest. The first one holds, and the others wait again.
+    while (restMs() > 0) if (!(await pause(this.#clock, restMs(), signal))) return null
     const startedMs = this.#clock.steadyMs()
+    // Just after the latest end of this hold, which then sets the time of the rest.
+    this.#rest.untilMs = startedMs + HOLD_MS + 1
     const idle = Promise.withResolvers<void>()
     const hold = {
       isActive: true,
@@ -205,7 +208,7 @@ export class TargetBreaks {
         cancel()
         signal.unlisten(listener)
         const nowMs = this.#clock.steadyMs()
-        this.#rest.untilMs = Math.max(this.#rest.untilMs, nowMs + (nowMs - startedMs) * REST)
+        this.#rest.untilMs = nowMs + (nowMs - startedMs) * REST
         this.#onHold(false)
         idle.resolve()
       },

@@ -159,6 +159,13 @@ describe('the room of a route', () => {
       rooms.push(router.room('a/m'))
     }
     assert.deepEqual(rooms, [17, 17, 17, 17, 0, 0])
+    // Another route keeps its room although one of its jobs waits.
+    asked.push(router.ask(modelRequest('two', { jobId: 'other', tries: MAX_TRIES - 1 }), never))
+    const route = router.routeOf({ model: 'two', tier: 'user_max', inputTokens: 10 })
+    assert.deepEqual(
+      [router.waitingJobs().map(({ jobIds }) => jobIds.size), router.room(route)],
+      [[5, 1], 17],
+    )
     a.script = () => undefined
     a.release()
     await Promise.all(asked)

@@ -57,8 +57,8 @@ export interface RouterOptions extends CallListener {
   /** Called with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
   /**
-   * The number of the node's slots. Once half of them are held by jobs that wait for a rate, a slot or their turn to call
-   * alone, the routes of these jobs get no more, which keeps some for other routes. Absent for any number.
+   * The number of the node's slots. Once jobs of a route that wait for a rate, a slot or their turn to call alone hold as many of
+   * them as no waiting job holds, the route gets no more, which keeps some for other routes. Absent for any number.
    */
   readonly slots?: number
   /** Returns where the state of a rate is kept, by the name of an upstream or a target; in memory if absent. */
@@ -202,7 +202,7 @@ export class ModelRouter implements Router, Routes {
     const mustFail = !this.#isPatient && targets.every(({ health }) => health.reported !== null)
     const target = targets.find(({ health }) => !health.all.isOpen) ?? targets[0]
     if (target === undefined) return Number.POSITIVE_INFINITY
-    if (!mustFail && waiting.size > 0 && this.#waiting >= this.#slots / 2) return 0
+    if (!mustFail && waiting.size > 0 && waiting.size >= this.#slots - this.#waiting) return 0
     const free = mustFail ? Number.POSITIVE_INFINITY : freeCalls(target.upstream.slots)
     return target.rates === null ? free : Math.min(free, ...target.rates.rates.map(({ room }) => room))
   }

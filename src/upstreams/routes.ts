@@ -13,8 +13,9 @@ export interface Routes extends RouteLimits {
    * can be called, plus an eighth of its limit (at least 1), less the calls that wait there. It is at most the number of calls
    * that may wait for its rates. It may be negative.
    *
-   * 0 while jobs of the route wait and waiting jobs hold half of the node's slots. Infinity for an unknown route. Infinity also
-   * without patience while no target answers, because a run's time limit then includes the wait for a slot.
+   * 0 while jobs of the route wait and hold as many of the node's slots as no waiting job of any route holds. Infinity for an
+   * unknown route. Infinity also without patience while no target answers, because a run's time limit then includes the wait
+   * for a slot.
    */
   room(route: string): number
   /** Whether jobs of the route may have to wait for a rate. If so, they wait in the queue, even if a caller waits for them. */

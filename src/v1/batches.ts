@@ -72,13 +72,10 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
         ...{ id: makeBatchId(), account, inputFileId: file.id, endpoint: wanted.endpoint, createdAtMs },
         ...{ aboutJson: JSON.stringify(about), deadlineMs: createdAtMs + WINDOW_MS },
       }
-      if (isRetry(request.headers)) {
-        const like = { ...batch, createdAtMs: createdAtMs - RETRIED_MS }
-        const [earlier] = await store.listBatches({ account, like, limit: 1 })
-        if (earlier?.cancellingAtMs === null) return send(reply, viewOf(earlier))
-      }
-      if (!(await store.createBatch(batch, MAX_OPEN_BATCHES))) throw tooManyBatches()
-      const created = await found(account, batch.id)
+      const retriedSinceMs = isRetry(request.headers) ? createdAtMs - RETRIED_MS : null
+      const id = await store.createBatch(batch, MAX_OPEN_BATCHES, retriedSinceMs)
+      if (id === null) throw tooManyBatches()
+      const created = await found(account, id)
       onBatchChanged()
       return send(reply, viewOf(created))
     },

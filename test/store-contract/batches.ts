@@ -22,7 +22,7 @@ async function create(store: Store, account = 'acme'): Promise<NewBatch> {
     ...{ id: newJob().id, account, inputFileId: newJob().id, endpoint: '/v1/chat/completions' },
     ...{ aboutJson: '{"metadata":null}', createdAtMs: now.ms, deadlineMs: now.ms + 1000 },
   }
-  assert.equal(await store.createBatch(batch, 100), true)
+  assert.equal(await store.createBatch(batch, 100), batch.id)
   return batch
 }
 
@@ -116,12 +116,15 @@ export function batchTests(on: On): void {
     assert.equal(await store.findAnyBatch(newJob().id), null)
     const page = { account: 'acme', afterBatchId: second.id, limit: 5 }
     assert.deepEqual(ids(await store.listBatches(page)), [first.id])
-    const like = async (over: object) =>
-      ids(await store.listBatches({ account: 'acme', like: { ...second, ...over }, limit: 1 }))
-    assert.deepEqual(await like({}), [second.id])
-    for (const other of [{ inputFileId: 'x' }, { endpoint: 'x' }, { aboutJson: 'x' }, { createdAtMs: 1e15 }])
-      assert.deepEqual(await like(other), [])
-    assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), false)
+    const retried = (over: object, sinceMs = now.ms) =>
+      store.createBatch({ ...second, id: newJob().id, ...over }, 2, sinceMs)
+    assert.equal(await retried({}), second.id)
+    for (const over of [{ inputFileId: 'x' }, { endpoint: 'x' }, { aboutJson: 'x' }])
+      assert.equal(await retried(over), null)
+    assert.equal(await retried({}, now.ms + 1), null)
+    await store.cancelBatch('acme', second.id, now.ms)
+    assert.equal(await retried({}), null)
+    assert.equal(await store.createBatch({ ...first, id: newJob().id }, 2), null)
     await assert.rejects(store.createBatch(first, 3))
     await store.deleteBatchesOf('acme')
     assert.deepEqual(await store.listBatches({ account: 'acme', limit: 5 }), [])
@@ -129,19 +132,22 @@ export function batchTests(on: On): void {
   })
 
   on(
-    'creates no more batches than an account may have open, however many at the same time',
+    'creates no more batches than an account may have open, and one for all tries, however many at the same time',
     async (store) => {
       const first = await create(store)
-      const batches = Array.from({ length: 20 }, () => ({ ...first, id: newJob().id }))
-      const created = await Promise.all(batches.map((batch) => store.createBatch(batch, 4)))
-      assert.equal(created.filter(Boolean).length, 3)
+      const createAll = (sinceMs: number | null, over: object) => {
+        const batches = Array.from({ length: 20 }, () => ({ ...first, ...over, id: newJob().id }))
+        return Promise.all(batches.map((batch) => store.createBatch(batch, 4, sinceMs)))
+      }
+      assert.equal(new Set(await createAll(now.ms, { aboutJson: '{}' })).size, 1)
+      assert.equal((await createAll(null, {})).filter(Boolean).length, 2)
     },
   )
 
   on('deletes the oldest batch above a number of stored ones, if it has ended', async (store) => {
     const [first, second] = [await create(store), await create(store)]
     const add = async () => {
-      assert.equal(await store.createBatch({ ...first, id: newJob().id }, 100, 2), true)
+      assert.notEqual(await store.createBatch({ ...first, id: newJob().id }, 100, null, 2), null)
       return (await store.listBatches({ account: 'acme', limit: 5 })).map(({ id }) => id)
     }
     assert.deepEqual((await add()).slice(1), [second.id, first.id])
@@ -149,6 +155,8 @@ export function batchTests(on: On): void {
     assert.equal(await store.advanceBatch(stepOf(second.id, 1, { status: 'failed', end: END })), true)
     const other = await create(store, 'other')
     assert.deepEqual((await add()).slice(2), [first.id])
+    assert.equal(await store.advanceBatch(stepOf(first.id, 1, { status: 'failed', end: END })), true)
+    assert.equal((await add()).includes(first.id), false)
     assert.notEqual(await store.findAnyBatch(other.id), null)
   })
 

@@ -1,5 +1,6 @@
 /** Batches in the reference store. */
 import { NO_USAGE } from '../../../src/job/job.ts'
+import { leastJobId } from '../../../src/job/job-id.ts'
 import {
   type AccountLimits,
   type BatchLine,
@@ -39,12 +40,21 @@ export function batchOperations(db: MemoryDatabase) {
       row.pieces.push(content.subarray(at, at + PIECE_BYTES))
   }
   return {
-    createBatch(batch: NewBatch, maxOpen: number, maxStored = MAX_STORED_BATCHES): boolean {
-      const stored = ofAccount(batch.account)
-      if (stored.filter(isOpen).length >= maxOpen) return false
+    createBatch(
+      batch: NewBatch,
+      maxOpen: number,
+      retriedSinceMs: number | null = null,
+      maxStored = MAX_STORED_BATCHES,
+    ): string | null {
+      const stored = ofAccount(batch.account).sort((one, other) => (one.id < other.id ? 1 : -1))
+      const since = retriedSinceMs === null ? null : leastJobId(retriedSinceMs)
+      const earlier = stored.find((row) => since !== null && row.id >= since && isLike(row, batch))
+      if (earlier !== undefined) return earlier.id
+      if (stored.filter(isOpen).length >= maxOpen) return null
       if (db.batches.has(batch.id)) throw new WriteRejected('the batch exists')
-      const oldest = stored.sort((one, other) => (one.id < other.id ? 1 : -1))[maxStored - 1]
-      if (oldest !== undefined && !isOpen(oldest)) db.batches.delete(oldest.id)
+      for (const old of stored.slice(maxStored - 1, maxStored + 1)) {
+        if (!isOpen(old)) db.batches.delete(old.id)
+      }
       const none = {
         cancellingAtMs: null,
         outputFileId: null,
@@ -60,7 +70,7 @@ export function batchOperations(db: MemoryDatabase) {
         progressJson: '',
         lines: [],
       })
-      return true
+      return batch.id
     },
 
     findBatch(account: string, batchId: string): StoredBatch | null {
@@ -73,12 +83,11 @@ export function batchOperations(db: MemoryDatabase) {
       return row === undefined ? null : viewOf(row)
     },
 
-    listBatches({ account, onlyOpen = false, afterBatchId, like, limit }: BatchSearch): StoredBatch[] {
+    listBatches({ account, onlyOpen = false, afterBatchId, limit }: BatchSearch): StoredBatch[] {
       return [...db.batches.values()]
         .filter((row) => account === undefined || row.account === account)
         .filter((row) => !onlyOpen || isOpen(row))
         .filter(({ id }) => afterBatchId === undefined || id < afterBatchId)
-        .filter((row) => like === undefined || isLike(row, like))
         .sort((one, other) => (one.id < other.id ? 1 : -1))
         .slice(0, limit)
         .map(viewOf)
@@ -186,7 +195,7 @@ function viewOf({ node, removeAtMs, lines, ...batch }: BatchRow): StoredBatch {
   return batch
 }
 
-function isLike(row: BatchRow, like: NonNullable<BatchSearch['like']>): boolean {
-  const isSame = row.inputFileId === like.inputFileId && row.endpoint === like.endpoint
-  return isSame && row.aboutJson === like.aboutJson && row.createdAtMs >= like.createdAtMs
+function isLike(row: BatchRow, { inputFileId, endpoint, aboutJson }: NewBatch): boolean {
+  const isSame = row.inputFileId === inputFileId && row.endpoint === endpoint && row.aboutJson === aboutJson
+  return isSame && !['failed', 'cancelling', 'cancelled'].includes(row.status)
 }
