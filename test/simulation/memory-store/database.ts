@@ -154,6 +154,11 @@ export interface CancelledRow {
   readonly node: string | null
 }
 
+interface CachedResponse {
+  readonly jobId: string
+  readonly untilMs: number
+}
+
 export class MemoryDatabase {
   /** Whether many nodes share the database. */
   readonly shared: boolean
@@ -174,7 +179,11 @@ export class MemoryDatabase {
   readonly adminTokens = new Map<string, AdminTokenRecord>()
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
-  readonly cachedResponses = new Map<string, { readonly jobId: string; readonly untilMs: number }>()
+  /**
+   * By fingerprint, the newest last. SQLite finds only the newest one; Postgres finds an older one once the job of the newest is
+   * deleted.
+   */
+  readonly cachedResponses = new Map<string, readonly CachedResponse[]>()
   /** When the lease of each node ends. */
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
@@ -260,13 +269,24 @@ export class MemoryDatabase {
     return places
   }
 
+  addCachedResponse(fingerprint: string, response: CachedResponse): void {
+    const older = this.shared ? (this.cachedResponses.get(fingerprint) ?? []) : []
+    this.cachedResponses.set(fingerprint, [...older, response])
+  }
+
+  dropCachedResponses(isDropped: (response: CachedResponse) => boolean): void {
+    for (const [fingerprint, responses] of this.cachedResponses) {
+      const left = responses.filter((response) => !isDropped(response))
+      if (left.length > 0) this.cachedResponses.set(fingerprint, left)
+      else this.cachedResponses.delete(fingerprint)
+    }
+  }
+
   delete(row: JobRow): void {
     this.jobs.delete(row.job.id)
     this.open.delete(row)
     this.owed.delete(row)
-    for (const [fingerprint, { jobId }] of this.cachedResponses) {
-      if (jobId === row.job.id) this.cachedResponses.delete(fingerprint)
-    }
+    this.dropCachedResponses(({ jobId }) => jobId === row.job.id)
     for (const { id, jobId } of this.reruns.values()) if (jobId === row.job.id) this.reruns.delete(id)
   }
 

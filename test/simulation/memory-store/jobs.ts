@@ -338,8 +338,8 @@ function keyOf(account: string, { key }: Pick<Idempotency, 'key'>): string {
 }
 
 function findResponse(db: MemoryDatabase, fingerprint: string, nowMs: number): string | null {
-  const cached = db.cachedResponses.get(fingerprint)
-  if (cached === undefined || cached.untilMs <= nowMs) return null
+  const cached = db.cachedResponses.get(fingerprint)?.findLast(({ untilMs }) => untilMs > nowMs)
+  if (cached === undefined) return null
   return db.jobs.get(cached.jobId)?.outcome?.contentJson ?? null
 }
 
@@ -433,7 +433,7 @@ function end(
   const status = outcome.errorJson === null ? 'completed' : 'failed'
   Object.assign(row, { status, turn: null, node: null, settledAtMs: nowMs, outcome })
   db.open.delete(row)
-  if (cache) db.cachedResponses.set(cache.fingerprint, { jobId: job.id, untilMs: cache.untilMs })
+  if (cache) db.addCachedResponse(cache.fingerprint, { jobId: job.id, untilMs: cache.untilMs })
   if (job.callbackJson !== null) owe(db, row, nowMs)
   addUsage(db, row, outcome, nowMs)
 }
@@ -554,7 +554,7 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
     if (removeAtMs !== null && removeAtMs <= expiry.nowMs) db.batches.delete(id)
   }
   const { nowMs } = expiry
-  for (const [name, { untilMs }] of db.cachedResponses) if (untilMs <= nowMs) db.cachedResponses.delete(name)
+  db.dropCachedResponses(({ untilMs }) => untilMs <= nowMs)
   const keys = [...db.idempotency].filter(([, { untilMs }]) => untilMs <= nowMs)
   keys.sort(([, one], [, other]) => one.untilMs - other.untilMs)
   for (const [name] of keys.slice(0, STEP)) db.idempotency.delete(name)
