@@ -11,7 +11,7 @@ import { unavailable } from './load-shedding/unavailable.ts'
 import { errors, success } from './openapi/schemas.ts'
 
 export interface HealthRoutes {
-  /** Rejects if the server cannot accept a job now. */
+  /** Rejects if the server cannot accept a job now (`ping` of the store). */
   readonly ready: () => Promise<void>
   readonly metrics: () => Promise<{ readonly type: string; readonly text: string }>
   /** Rejects if the database does not respond. */

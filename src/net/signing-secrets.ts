@@ -9,7 +9,10 @@ const PREFIX = 'whsec_'
 
 /** Standard Webhooks requires 24 to 64 bytes. 32 is the size of the SHA-256 hash in a signature. */
 const SECRET_BYTES = 32
-/** For how many milliseconds after a rotation callbacks are also signed with the previous secret. */
+/**
+ * For how many milliseconds after a rotation callbacks are also signed with the previous secret. Only one previous secret is
+ * stored (`store/accounts.ts`).
+ */
 const ROTATION_MS = 86_400_000
 
 /** Creates a signing secret: `whsec_` and base64. */

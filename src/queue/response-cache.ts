@@ -1,8 +1,8 @@
 /**
  * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they have the
  * same account, model, response_format, options and messages (`jobFingerprint`). An answer is cached when its job is settled,
- * for the job's `message_cache_ttl`; 0 means that the job neither uses nor fills the cache. Failures are never cached. The
- * setting `cache.enabled` turns the cache off.
+ * for the job's `message_cache_ttl`; 0 means that the job neither uses nor fills the cache. Neither failures nor answers
+ * that were cut off at a length limit are cached. The setting `cache.enabled` turns the cache off.
  * The store looks for a cached response when it accepts a job. For a queued job, the node looks again when the execution
  * starts.
  */
