@@ -6,7 +6,6 @@ import { callbackRecordOperations, searchCallbacksByChunk } from './callback-rec
 import type { CallbackFilter, CallbackScan, CallbackSummary } from './callback-store.ts'
 import { cancelOperations } from './cancel.ts'
 import type { Chunk } from './chunked-search.ts'
-import { costCapOperations } from './cost-caps.ts'
 import { deleteOperations } from './delete.ts'
 import type { Dialect } from './dialect.ts'
 import { fileOperations } from './files.ts'
@@ -15,7 +14,7 @@ import { type JobChunk, type JobScan, jobSearchOperations, searchJobsByChunk } f
 import type { JobSearch } from './job-search-store.ts'
 import { adminTokenOperations, keyOperations } from './keys.ts'
 import { rerunOperations } from './reruns.ts'
-import { usageOperations } from './usage.ts'
+import { costCapOperations, usageOperations } from './usage.ts'
 
 /** Operations of servers and of commands, which may run while servers are running. */
 export const sharedOperatorOperations = (dialect: Dialect) => ({

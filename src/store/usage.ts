@@ -1,4 +1,5 @@
-/** The usage of accounts, and what they have open and stored: the SQL of both stores. */
+/** The usage of accounts, what they have open and stored, and which jobs wait for a budget: the SQL of both stores. */
+import { BUDGET_QUEUES } from './cost-cap-store.ts'
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, read, type Sql, type Steps, sql, type Value } from './sql.ts'
@@ -79,3 +80,12 @@ export function readQuotaUse(row: Row): QuotaUse {
     ...(reserved > 0 && { reserved }),
   }
 }
+
+export const costCapOperations = ({ idsOf, isOneOf, job, joinJob }: Dialect) => ({
+  areOverBudget: read(function* (jobIds: readonly string[]): Steps<string[]> {
+    const rows = yield sql`
+      select one.id from (${idsOf(jobIds)}) one ${joinJob(sql`one.id`)}
+      where ${job.queued}.turn is not null and ${job.queued}.route ${isOneOf(BUDGET_QUEUES)}`
+    return rows.map((row) => textOf(row, 'id'))
+  }),
+})

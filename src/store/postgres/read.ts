@@ -1,8 +1,12 @@
-/** Reads jobs in Postgres, with what their accounts may see. Concurrent calls share a statement. */
+/**
+ * Reads jobs in Postgres, with what their accounts may see, cached responses and the length of the queue. Concurrent calls share
+ * a statement.
+ */
 import { isJobId } from '../../job/job-id.ts'
+import { storedTextOf } from '../compressed-text.ts'
 import type { Expiry } from '../expiry.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
-import { numberOf, textOf } from '../rows.ts'
+import { numberOf, numberOrNull, textOf } from '../rows.ts'
 import type { ReadJob, Store } from '../store.ts'
 import { resultBytesOf } from '../stored-bytes.ts'
 import type { Database, Statement } from './database.ts'
@@ -87,4 +91,70 @@ const FIND_MISSING: Statement = {
   select r.id from unnest($1::uuid[]) as r(id)
   left join lateral (select true as there from jobs where id = r.id limit 1) j on true
   where j.there is null`,
+}
+
+/** Up to this many jobs are counted exactly. Beyond it, the database's statistics are good enough. */
+const MAX_COUNTED = 10_000
+
+export function healthOperations(
+  { database }: PostgresParts,
+  nowMs: () => number,
+): Pick<Store, 'depth' | 'ping'> {
+  return {
+    depth: async () => {
+      const [row = {}] = await database.query(DEPTH, [MAX_COUNTED])
+      const [assigned, counted] = [numberOf(row, 'assigned'), numberOf(row, 'waiting')]
+      const waiting = counted > MAX_COUNTED ? Math.max(counted, numberOf(row, 'open') - assigned) : counted
+      return { waiting, assigned, oldestCreatedAtMs: numberOrNull(row, 'oldest_ms') }
+    },
+
+    ping: async () => {
+      await database.query(PROBE, [nowMs()])
+    },
+  }
+}
+
+const DEPTH: Statement = {
+  repeatable: true,
+  name: 'depth',
+  text: `
+  select
+    (select count(*) from (select 1 from open_jobs where turn is not null limit $1::bigint + 1) w) as waiting,
+    (select count(*) from open_jobs where node is not null) as assigned,
+    (select pg_stat_get_live_tuples('open_jobs'::regclass)) as open,
+    (select j.created_at_ms from jobs j
+      where j.id = (select id from open_jobs where turn is not null order by id limit 1)) as oldest_ms`,
+}
+const PROBE: Statement = { repeatable: true, name: 'probe', text: 'update probe set at_ms = $1' }
+
+interface LookUp {
+  readonly fingerprint: string
+  readonly nowMs: number
+}
+
+export function responseCacheOperations({ database, groups }: PostgresParts): Pick<Store, 'findResponse'> {
+  const lookUps = groups.add<LookUp, string | null>({
+    commit: (group) => eachAlone(group, (some) => findAll(database, some)),
+  })
+  return { findResponse: (fingerprint, nowMs) => lookUps.submit({ fingerprint, nowMs }) }
+}
+
+async function findAll(database: Database, lookUps: readonly LookUp[]): Promise<(string | null)[]> {
+  const fingerprints = lookUps.map(({ fingerprint }) => fingerprint)
+  const rows = await database.query(FIND, [fingerprints, lookUps.map(({ nowMs }) => Math.floor(nowMs))])
+  const byPlace = new Map(rows.map((row) => [numberOf(row, 'place'), storedTextOf(row, 'content')]))
+  return lookUps.map((_, index) => byPlace.get(index + 1) ?? null)
+}
+
+const FIND: Statement = {
+  repeatable: true,
+  name: 'find response',
+  text: `
+  select r.place, ${textOfColumn('k', 'content')} as content
+  from unnest($1::text[], $2::bigint[]) with ordinality as r(fingerprint, now_ms, place)
+  cross join lateral (
+    select o.content, o.content_zstd from kept_answers a join outcomes o on o.id = a.job_id
+    where a.fingerprint = r.fingerprint and a.until_ms > r.now_ms
+    order by a.kept_at_ms desc, a.job_id desc limit 1
+  ) k`,
 }

@@ -1,11 +1,13 @@
 /**
- * Leases on SQLite. The lock on the file, which ends with the process, is the lease of its only server. A restart proves that
- * the previous process has ended, so every crash is confirmed at once and none is reverted.
+ * Leases on SQLite, and how jobs return to the queue. The lock on the file, which ends with the process, is the lease of its only
+ * server. A restart proves that the previous process has ended, so every crash is confirmed at once and none is reverted.
  */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
+import type { WaitingRelease } from '../store.ts'
+import { headTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
-import { read } from './operation.ts'
+import { read, write } from './operation.ts'
 
 export const nodeOperations = {
   /** The lease is valid, because this process could not run without the lock. */
@@ -28,3 +30,71 @@ export const nodeOperations = {
 }
 
 const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
+
+export const releaseOperations = {
+  release: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
+    for (const { jobId, attempt } of claims) {
+      const job = file.prepare(FIND_HELD).get(jobId, node, attempt)
+      if (job === undefined) continue
+      file.prepare(RELEASE).run(returnTurn(file, textOf(job, 'route')), jobId)
+    }
+  }),
+
+  releaseWaiting: write((file: ServedFile, node: string, releases: readonly WaitingRelease[]): void => {
+    for (const { jobId, attempt, route, earlierJson, sinceMs, waitedMs } of releases) {
+      if (file.prepare(FIND_HELD).get(jobId, node, attempt) === undefined) continue
+      const wait = [route, earlierJson, sinceMs, waitedMs] as const
+      file.prepare(RELEASE_WAITING).run(returnTurn(file, route), ...wait, jobId)
+    }
+  }),
+}
+
+/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
+export function returnTurn(file: ServedFile, route: string): number {
+  const turn = headTurn(file, route)
+  file.places.joined(route, turn)
+  file.queue.return(1)
+  return turn
+}
+
+const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
+/** These statements keep the status `assigned`, because a status never returns to `pending`. */
+const RELEASE_WAITING = `
+  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
+const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
+
+export const rescueOperations = {
+  recordStarts: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
+    for (const { jobId, attempt } of claims) file.prepare(RECORD_START).run(jobId, node, attempt)
+  }),
+
+  rescue: write((file: ServedFile, node: string, nowMs: number): number => {
+    file.prepare(RESCUE_CALLBACKS).run(nowMs, node)
+    const lost = file.prepare(LOST_JOBS).all(node)
+    for (const job of lost) {
+      const turn = returnTurn(file, textOf(job, 'route'))
+      const crashes = [numberOf(job, 'crashes'), numberOf(job, 'crashed_alone')] as const
+      file.prepare(RETURN).run(turn, ...crashes, textOf(job, 'id'))
+    }
+    return lost.length
+  }),
+}
+
+const RECORD_START = 'update jobs set started = attempt where id = ? and node = ? and attempt = ?'
+const RESCUE_CALLBACKS = `
+  update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
+  where due_at_ms is not null and node is not null and node <> ?`
+/**
+ * A crash counts against a suspect only if its start was recorded. A suspect crashed alone if the crash counts against no other
+ * suspect of its node.
+ */
+const LOST_JOBS = `
+  with lost as (
+    select id, node, route, deaths, crashed_alone, deaths > 0 as suspect, deaths = 0 or started = attempt as counts
+    from jobs indexed by jobs_held where node is not null and node <> ?
+  )
+  select id, route, deaths + counts as crashes, case when counts
+    then iif(sum(iif(suspect, counts, 0)) over n = suspect and (suspect or sum(counts) over n = 1), deaths + 1, 0)
+    else crashed_alone end as crashed_alone
+  from lost window n as (partition by node)`
+const RETURN = 'update jobs set node = null, turn = ?, deaths = ?, crashed_alone = ? where id = ?'

@@ -1,11 +1,11 @@
-/** Reads jobs in SQLite, with what their accounts may see. */
+/** Reads jobs in SQLite, with what their accounts may see, and the length of the queue. */
 import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
-import type { EndedJob, ReadJob } from '../store.ts'
+import type { Depth, EndedJob, ReadJob } from '../store.ts'
 import { resultBytesOf } from '../stored-bytes.ts'
-import type { OpenFile } from './open-file.ts'
-import { read } from './operation.ts'
+import type { OpenFile, ServedFile } from './open-file.ts'
+import { read, sheddableWrite } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const readOperations = {
@@ -76,3 +76,19 @@ const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o
 const READ_ENDED = `
   select j.id, j.status, j.created_at_ms, ${CONTENT} as content, o.error, o.usage
   from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
+
+export const healthOperations = {
+  depth: read((file: ServedFile): Depth => {
+    const { waiting, assigned } = file.queue
+    const oldest = file.prepare(OLDEST).get()
+    return { waiting, assigned, oldestCreatedAtMs: oldest ? Number(oldest.created_at_ms) : null }
+  }),
+
+  ping: sheddableWrite((file: ServedFile, nowMs: number): void => {
+    file.prepare(PROBE).run(nowMs)
+  }),
+}
+
+const OLDEST =
+  'select created_at_ms from jobs indexed by jobs_by_age where turn is not null order by id limit 1'
+const PROBE = 'update probe set at_ms = ?'
