@@ -30,12 +30,12 @@ import type {
   TokenCount,
 } from './model-server.ts'
 import { pause } from './pause.ts'
-import type { RatePermit } from './rate-permit.ts'
 import { sumOfTokens } from './read-completion.ts'
 import { sendsSchema } from './request-body.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
+import type { RatePermit } from './target-rates.ts'
 
 /** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
 export interface CallEvent {

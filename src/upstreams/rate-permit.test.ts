@@ -9,11 +9,10 @@ import { Stop } from '../job/stop.ts'
 import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
 import type { Reply } from './model-server.ts'
 import { ownBook, Rate, type Reservation } from './rate.ts'
-import { RatePermit } from './rate-permit.ts'
 import { RatedCaller } from './rated-caller.ts'
 import { upstreamError } from './read-completion.ts'
 import type { Target } from './routing-table.ts'
-import { type RateLimits, targetRates } from './target-rates.ts'
+import { type RateLimits, RatePermit, targetRates } from './target-rates.ts'
 
 const never = new Stop()
 /**

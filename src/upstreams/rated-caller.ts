@@ -1,15 +1,15 @@
 /**
  * Calls targets that have rate limits: estimates the tokens of a request and waits until each rate permits it. A waiting
  * request holds no slot of its upstream, and the time limit of its run is paused. The server's replies correct the rates
- * (rate-permit.ts).
+ * (target-rates.ts).
  */
 import type { Clock } from '../clock.ts'
 import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
 import type { ModelRequest, Reply } from './model-server.ts'
 import type { Reservation } from './rate.ts'
-import { RatePermit } from './rate-permit.ts'
 import type { Target } from './routing-table.ts'
 import type { TargetRates } from './target-rates.ts'
+import { RatePermit } from './target-rates.ts'
 
 export class RatedCaller {
   readonly #caller: TargetCaller
