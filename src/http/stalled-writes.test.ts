@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { StalledWrites } from './stalled-writes.ts'
+import { StalledWrites } from './load-shedding/connection-limits.ts'
 
 const LIMIT_MS = 15_000
 /** A stalled connection is closed within this time after the limit. */

@@ -5,7 +5,7 @@
  * | what is full | decided in | setting |
  * |---|---|---|
  * | connections | `connection-limits.ts`, before a request is read | `limits.connections`, `limits.connections_per_address` |
- * | waiting requests of a connection | `http/pipelined-requests.ts`; `http/broken-requests.ts` responds | `limits.memory_bytes` |
+ * | waiting requests of a connection | `http/pipelined-requests.ts`; `http/unrouted-requests.ts` responds | `limits.memory_bytes` |
  * | memory for bodies and answers | `memory-share.ts` | `limits.memory_bytes` |
  * | threads that read bodies and count tokens | `request-cpu.ts` | `cpu.max_requests` |
  * | writes that wait for the database | `store/group-commit.ts`, as `StoreUnavailable` | `limits.queued_writes` |
