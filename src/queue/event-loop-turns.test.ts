@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Turns } from './event-loop-turns.ts'
+import { Turns } from './response-cache.ts'
 
 test('each gets a turn of its own, in the order of asking, and others are handled in between', async () => {
   const turns = new Turns()

@@ -24,7 +24,6 @@ import {
   readEarlierRuns,
   waitedMs,
 } from './earlier-runs.ts'
-import { Turns } from './event-loop-turns.ts'
 import {
   crashedTooOften,
   DEADLINE_EXCEEDED,
@@ -36,7 +35,7 @@ import {
   type WaitingExecution,
 } from './outcome-and-receipt.ts'
 import type { AnswerReader } from './read-answer.ts'
-import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse } from './response-cache.ts'
+import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse, Turns } from './response-cache.ts'
 
 export interface ExecuteOptions {
   readonly store: Pick<Store, 'findResponse'>

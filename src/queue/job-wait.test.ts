@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { waitForJobs } from './job-wait.ts'
-import { PendingResponses } from './pending-responses.ts'
+import { PendingResponses, waitForJobs } from './pending-responses.ts'
 
 const VANISHED = { kind: 'vanished' } as const
 const THREE = { account: 'acme', jobIds: ['a', 'b', 'c'], ms: 30_000 } as const

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import type { EndedJob } from '../store/store.ts'
-import { waitForJobs } from './job-wait.ts'
-import { PendingResponses } from './pending-responses.ts'
+import { PendingResponses, waitForJobs } from './pending-responses.ts'
 import { RemoteResults } from './remote-results.ts'
 
 const RESULT = `"${'x'.repeat(600_000)}"`
