@@ -3,7 +3,7 @@
  * randomness, the store, model servers, receivers and threads are passed in. `service.ts` passes the real ones; the simulation
  * (`test/simulation/`) passes ones that a seed determines.
  */
-import { wholeMs } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Role } from '../config/allowed-values.ts'
 import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
 import type { Settings } from '../config/settings.ts'
@@ -39,7 +39,6 @@ import {
   type NodeParts,
   type StartHeartbeat,
 } from './node.ts'
-import { type Clients, shutDown } from './shutdown.ts'
 import { jobSlots, memoryBytes } from './slots.ts'
 
 export interface EngineParts
@@ -235,4 +234,52 @@ function createWorker(parts: WorkerParts): Worker {
     },
     onError: (message, error) => log.error(errorFields(error), message),
   })
+}
+
+/** After the last job of a stopping server has ended, clients have this long to read the response, in milliseconds. */
+const LAST_ANSWERS_MS = 2000
+
+/** The connections of clients. */
+export interface Clients {
+  /** Resolves when every request in progress has its response. */
+  close(): Promise<void>
+  /** Closes the connections that do not close by themselves. */
+  cutOff(): void
+}
+
+interface Stoppable {
+  stop(): Promise<void>
+}
+
+interface RunningParts {
+  readonly clock: Clock
+  /** How long running jobs may continue before they are released (`jobs.drain_seconds`). */
+  readonly drainMs: number
+  readonly polls: readonly Stoppable[]
+  readonly pendingResponses: { stop(): void }
+  readonly worker: { drain(drainMs: number): Promise<void> }
+  readonly dispatcher: Stoppable
+  readonly lease: Stoppable
+  readonly router: Pick<ModelRouter, 'leaveRates' | 'close'>
+}
+
+/**
+ * Shuts down in an order that loses no job: pending requests get their 202; executions end, or their jobs are released; the
+ * lease ends last.
+ */
+async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
+  const polls = parts.polls.map((poll) => poll.stop())
+  parts.pendingResponses.stop()
+  const closed = clients.close()
+  const drained = parts.worker.drain(parts.drainMs)
+  // Jobs that wait for a rate are released. The drain has begun before, so that this node does not claim them again.
+  parts.router.leaveRates()
+  await drained
+  // Node stops its timeouts when the server closes, so a client that never finishes its request would keep the server running.
+  const cancel = parts.clock.after(LAST_ANSWERS_MS, () => clients.cutOff())
+  await Promise.all([closed, parts.dispatcher.stop(), ...polls])
+  cancel()
+  // Other nodes rescue the jobs of a node without a lease, so the lease ends last.
+  await parts.lease.stop()
+  await parts.router.close()
 }

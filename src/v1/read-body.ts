@@ -2,6 +2,7 @@
  * Translates a body below `/v1`, or a line of a batch, to a job, or to the first error in it. For a large text, this is a task of
  * the CPU pool; for a small one, the event loop calls the same functions.
  */
+
 import { isUtf8 } from 'node:buffer'
 import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'
 import {
@@ -18,7 +19,17 @@ import type { SingleCreate } from '../job/request.ts'
 import { isObject } from '../json-object.ts'
 import { cutMembers, type WantedMembers } from '../json-text/cut-members.ts'
 import { mayLoseDigits, readJson, withoutExcerpt } from '../json-text/read-json.ts'
-import { chatOf } from './chat-fields.ts'
+import {
+  type FieldPolicy,
+  formatOf,
+  IGNORED,
+  is,
+  isAnything,
+  isEmpty,
+  optionsOf,
+  supportedFields,
+} from './fields.ts'
+import { messagesOf } from './messages.ts'
 import { responseOf } from './response-fields.ts'
 
 /** The translations, by their name in `config.translation` of routes. */
@@ -165,4 +176,53 @@ function formatText({ response_format }: SingleCreate, text: string): string {
     if (schema) return `{"response_format":{"format":"json","schema":${schema}}}`
   }
   return JSON.stringify({ response_format })
+}
+
+const FIELDS: FieldPolicy = {
+  supported: [
+    'model',
+    'messages',
+    'response_format',
+    'temperature',
+    'top_p',
+    'max_tokens',
+    'max_completion_tokens',
+    'stop',
+    'seed',
+    'presence_penalty',
+    'frequency_penalty',
+    'reasoning_effort',
+    'verbosity',
+  ],
+  ignored: ['metadata', ...IGNORED],
+  neutral: {
+    stream: is(false),
+    n: is(1),
+    tools: isEmpty,
+    tool_choice: is('none', 'auto'),
+    functions: isEmpty,
+    function_call: is('none', 'auto'),
+    parallel_tool_calls: isAnything,
+    logprobs: is(false),
+    top_logprobs: is(0),
+    logit_bias: isEmpty,
+    modalities: (value) => Array.isArray(value) && value.every(is('text')),
+    verbosity: is('medium'),
+  },
+}
+
+/** Throws a `FieldProblem` for the first field that is wrong or not supported. */
+export function chatOf(body: unknown): { readonly value: SingleCreate } {
+  const fields = supportedFields(body, FIELDS)
+  const { model, messages, response_format, max_completion_tokens } = fields
+  if (typeof model !== 'string') throw new FieldProblem('model', 'must be a string')
+  const names = max_completion_tokens === undefined ? {} : { max_tokens: 'max_completion_tokens' }
+  return {
+    value: {
+      model,
+      messages: messagesOf(messages, 'messages'),
+      response_format: formatOf(response_format, 'response_format'),
+      options: optionsOf(fields, names),
+    },
+  }
 }
