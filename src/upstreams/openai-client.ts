@@ -19,7 +19,6 @@ import type {
   ServerRate,
   UpstreamError,
 } from './model-server.ts'
-import { readRateHeaders } from './rate-headers.ts'
 import {
   type LargeCompletion,
   maskReply,
@@ -30,7 +29,7 @@ import {
 import { requestBody, requestFormat, SentOptions, sendsSchema, withoutSchema } from './request-body.ts'
 import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
 import { LARGE_ANSWER_BYTES } from './response-body.ts'
-import { readRetryAfter } from './retry-after.ts'
+import { readRateHeaders, readRetryAfter } from './retry-after.ts'
 
 /** A longer answer is not read to its end. Real answers have at most a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024

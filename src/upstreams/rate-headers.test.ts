@@ -1,7 +1,7 @@
 /** The limits that servers report in headers. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readRateHeaders } from './rate-headers.ts'
+import { readRateHeaders } from './retry-after.ts'
 
 const NONE = Number.POSITIVE_INFINITY
 const CASES: readonly (readonly [

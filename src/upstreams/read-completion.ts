@@ -3,12 +3,20 @@
  * and truncated before they are stored or shown.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
-import { errorWords, parse, providerError } from './error-words.ts'
 import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_TEXT } from './failure-kinds.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
 import { readRetryDelay } from './retry-after.ts'
-import { finishOf, JSON_MODE_WORDS, NO_PROVIDER, POLICY_CODES, POLICY_WORDS } from './vendor-errors.ts'
+import {
+  errorWords,
+  finishOf,
+  JSON_MODE_WORDS,
+  NO_PROVIDER,
+  POLICY_CODES,
+  POLICY_WORDS,
+  parse,
+  providerError,
+} from './vendor-errors.ts'
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
 /**
