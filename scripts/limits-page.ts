@@ -4,7 +4,7 @@
  */
 import { OPEN_LINES } from '../src/batches/batch-runner.ts'
 import { DEFAULTS } from '../src/config/settings.ts'
-import { MAX_LISTENERS } from '../src/http/admin/live-routes.ts'
+import { MAX_LISTENERS } from '../src/http/admin/admin-routes.ts'
 import { MAX_IDS } from '../src/http/read-jobs.ts'
 import { COMPLETE_WITHIN_S } from '../src/job/field-rules.ts'
 import { MAX_HEADERS, MAX_HEADERS_BYTES } from '../src/net/callback-headers.ts'

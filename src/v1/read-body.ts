@@ -26,10 +26,10 @@ import {
   is,
   isAnything,
   isEmpty,
+  messagesOf,
   optionsOf,
   supportedFields,
 } from './fields.ts'
-import { messagesOf } from './messages.ts'
 import { responseOf } from './response-fields.ts'
 
 /** The translations, by their name in `config.translation` of routes. */

@@ -14,8 +14,8 @@ import {
   isEmpty,
   optionsOf,
   supportedFields,
+  textOf,
 } from './fields.ts'
-import { textOf } from './messages.ts'
 
 /** The parts of a request that are stored with its job because the response object repeats them. */
 export interface ResponseRecord {

@@ -10,7 +10,7 @@
  * | threads that read bodies and count tokens | `request-cpu.ts` | `cpu.max_requests` |
  * | writes that wait for the database | `store/group-commit.ts`, as `StoreUnavailable` | `limits.queued_writes` |
  * | uploads of files | `v1/upload.ts` | |
- * | event streams of the dashboard | `http/admin/live-routes.ts` | |
+ * | event streams of the dashboard | `http/admin/admin-routes.ts` | |
  */
 import { HttpError } from '../errors.ts'
 
