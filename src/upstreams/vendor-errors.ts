@@ -4,7 +4,7 @@
  * response: each server puts it in a different place, and any field can have any type.
  */
 
-import { isObject } from '../json-object.ts'
+import { isObject, parseIfJson } from '../json-object.ts'
 
 /** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
 export const NO_CREDIT_CODES: readonly (string | null)[] = [
@@ -190,7 +190,7 @@ export function providerError(error: object): unknown {
   if (!('metadata' in error) || !isObject(error.metadata)) return null
   const { raw } = error.metadata
   if (typeof raw !== 'string') return raw ?? null
-  return parse(raw) ?? raw
+  return parseIfJson(raw) ?? raw
 }
 
 /** FastAPI puts the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
@@ -198,13 +198,4 @@ function withPlace(error: object, words: string): string {
   const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
   const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')
   return path === '' ? words : `${path}: ${words}`
-}
-
-/** Returns undefined for text that is not JSON. */
-export function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

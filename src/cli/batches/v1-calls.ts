@@ -3,7 +3,7 @@ import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { isObject } from '../../json-object.ts'
+import { isObject, type JsonObject, parseIfJson } from '../../json-object.ts'
 import { VERSION } from '../../version.ts'
 import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { apiKeyOf, connect, serverUrl } from '../call/connection.ts'
@@ -158,13 +158,9 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error && cause.message !== '' ? cause.message : message
 }
 
-function parsed(text: string): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
+function parsed(text: string): JsonObject | null {
+  const value = parseIfJson(text)
+  return isObject(value) ? value : null
 }
 
 function notParley(base: string, status: number): CommandError {

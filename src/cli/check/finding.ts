@@ -14,13 +14,8 @@ export interface Finding {
   readonly fix?: string
 }
 
-export function asJson({ ok, warns = false, about, check = null, says, fix = null }: FindingFields) {
-  return { ok, warns, about, check, says, fix }
-}
-
-interface FindingFields extends Omit<Finding, 'check' | 'fix'> {
-  readonly check?: Finding['check'] | null
-  readonly fix?: string | null
+export function asJson({ ok, warns = false, about, check, says, fix }: Finding) {
+  return { ok, warns, about, check: check ?? null, says, fix: fix ?? null }
 }
 
 export function printFinding({ ok, warns, about, says, fix }: Finding): void {

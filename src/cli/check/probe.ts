@@ -7,7 +7,7 @@ import { isIP } from 'node:net'
 import { connect, type TLSSocket } from 'node:tls'
 import { Agent, request } from 'undici'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
-import { isObject } from '../../json-object.ts'
+import { isObject, parseIfJson } from '../../json-object.ts'
 import { connectionFault, failureKind } from '../../upstreams/failure-kinds.ts'
 import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
@@ -83,7 +83,7 @@ export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
       kind: 'response',
       status: response.statusCode,
       text,
-      json: parsed(text),
+      json: parseIfJson(text),
       location: typeof location === 'string' ? location : null,
       ms,
     }
@@ -125,14 +125,6 @@ async function readText(body: AsyncIterable<Buffer>): Promise<string> {
     if (bytes > MAX_BODY_BYTES) break
   }
   return Buffer.concat(pieces).toString('utf8')
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 function failureOf(error: unknown): Failure {
