@@ -53,7 +53,8 @@ export class Listeners {
   async #listenOnSocket(path: string): Promise<string> {
     await removeStaleSocket(path)
     await this.#app.listen({ path })
-    await openSocketToGroup(path)
+    // The file exists only after the server has started to listen.
+    await chmod(path, MODE)
     this.#socketPath = path
     return `unix:${path}`
   }
@@ -136,11 +137,6 @@ async function removeStaleSocket(path: string): Promise<void> {
   if (!file.isSocket()) throw inUse(`${path} is not a socket`)
   if (await isListenedOn(path)) throw inUse(`another program listens on ${path}`)
   await unlink(path)
-}
-
-/** Call it after the server has started to listen, because only then the file exists. */
-async function openSocketToGroup(path: string): Promise<void> {
-  await chmod(path, MODE)
 }
 
 async function isListenedOn(path: string): Promise<boolean> {

@@ -6,8 +6,13 @@ import { type Clock, systemClock } from '../clock.ts'
 import { type Connection, createConnectionPool, type IdleLimits } from './connection-pool.ts'
 import { asError, type Deadline, startDeadline } from './deadline.ts'
 import { type Answer, exchange, type OutgoingPost } from './exchange.ts'
-import { guardedConnect, type OpenSocket, openSocket } from './guarded-connect.ts'
-import { createResolver, type ResolveName } from './resolve-name.ts'
+import {
+  createResolver,
+  guardedConnect,
+  type OpenSocket,
+  openSocket,
+  type ResolveName,
+} from './guarded-connect.ts'
 import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 
 export interface PosterOptions {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type TestContext, test } from 'node:test'
-import { createResolver } from './resolve-name.ts'
+import { createResolver } from './guarded-connect.ts'
 
 const NEVER = new AbortController().signal
 

@@ -2,17 +2,20 @@
  * Creates the jobs of reruns, which operators request through any process on the database. The limits of the jobs' account
  * apply as if a caller had created them, except for the limit of jobs per minute.
  */
+
 import type { Clock } from '../clock.ts'
 import type { CreateElement } from '../job/create-body.ts'
 import type { Callback } from '../job/job.ts'
 import { PRIORITIES } from '../job/priority.ts'
 import { splitMetadata, splitOptions, splitRecord } from '../job/response-format.ts'
-import type { Tiers } from '../job/tier.ts'
+import type { Tier, Tiers } from '../job/tier.ts'
 import { PollingLoop } from '../polling-loop.ts'
+import type { AccountRecord } from '../store/account-store.ts'
 import type { Expiry } from '../store/expiry.ts'
 import type { JobToRerun, OpenRerun, RerunEnd, RerunStore } from '../store/rerun-store.ts'
-import { backgroundOwner } from './background-owner.ts'
-import type { Acceptance, AdmissionError, CountElement, JobCreator } from './job-creator.ts'
+import { capsOf } from './job-and-token-caps.ts'
+import type { Acceptance, AdmissionError, CountElement, JobCreator, JobOwner } from './job-creator.ts'
+import { quotasOf } from './quotas.ts'
 
 /** Polls seldom, because operators can wait and each poll wakes an idle process. */
 const POLL_MS = 2000
@@ -166,5 +169,24 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
     callback: callbackJson === null ? null : (JSON.parse(callbackJson) as Callback),
     ignored: null,
     problem: null,
+  }
+}
+
+/**
+ * The account with its current limits. Its limit of jobs per minute does not apply, so that callers' requests can use all of
+ * it.
+ */
+export function backgroundOwner(
+  account: string,
+  usualTier: Tier,
+  { suspendedAtMs, caps }: Pick<AccountRecord, 'suspendedAtMs' | 'caps'>,
+): JobOwner {
+  const tier = { ...usualTier, createsPerMinute: null }
+  return {
+    account,
+    tier,
+    suspended: suspendedAtMs !== null,
+    caps: capsOf(account, tier, caps),
+    quotas: quotasOf(account, tier, caps),
   }
 }
