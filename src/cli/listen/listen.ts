@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { loadDatabaseUrl } from '../../config/file.ts'
+import { singleFlight } from '../../lookup-cache.ts'
 import { secretsInForce } from '../../net/signing-secrets.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database.ts'
@@ -91,15 +92,7 @@ function accountSecrets(databaseUrl: string, account: string): SecretSource {
       return none(`the database ${database} could not be read: ${message || code}`)
     }
   }
-  let inProgress: Promise<FoundSecrets> | null = null
-  return {
-    look() {
-      inProgress ??= look().finally(() => {
-        inProgress = null
-      })
-      return inProgress
-    },
-  }
+  return { look: singleFlight(look) }
 }
 
 function introduction(url: string, { secrets: { secrets, says } }: Verifier): string {
