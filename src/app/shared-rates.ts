@@ -3,6 +3,7 @@
  * all nodes share. A node writes the row only if no other node has changed it since it was read.
  */
 import type { Clock } from '../clock.ts'
+import { knownToAll } from '../queue/current-prices.ts'
 import type { NodeStore } from '../store/node-store.ts'
 import { ownBook, type RateBook } from '../upstreams/rate.ts'
 import { exchange, type Granted, newRateState, type RateState } from '../upstreams/rate-window.ts'
@@ -22,16 +23,10 @@ const MAX_TRIES = 20
 export function sharedRates(options: SharedRatesOptions): (name: string) => RateBook {
   const { store, clock, warn } = options
   if (!store.shared) return () => ownBook(clock)
-  let hasWarned = false
   /** The names of rates whose last write failed, so that each outage is reported once. */
   const failed = new Set<string>()
   // The rates are only shared if all nodes know them, because nodes of earlier versions ignore them.
-  const isOn = (): boolean => {
-    const isKnown = store.isKnownToAll('rates')
-    if (!isKnown && !hasWarned) warn(WARNING)
-    hasWarned = !isKnown
-    return isKnown
-  }
+  const isOn = knownToAll('rates', WARNING, options)
   return (name) => ({
     isOn,
     isShared: true,

@@ -1,6 +1,6 @@
 /** The prices of models. They have an effect only if every node on the database supports prices. */
 import { type PricedModel, Prices } from '../job/cost.ts'
-import type { NodeStore } from '../store/node-store.ts'
+import type { Feature, NodeStore } from '../store/node-store.ts'
 
 export interface CurrentPricesOptions {
   readonly models: Readonly<Record<string, PricedModel>>
@@ -18,15 +18,24 @@ export type CurrentPrices = () => Prices | null
 export function currentPrices({ models, store, warn }: CurrentPricesOptions): CurrentPrices | null {
   const prices = new Prices(models)
   if (prices.isEmpty) return null
+  const isOn = knownToAll('prices', WARNING, { store, warn })
+  return () => (isOn() ? prices : null)
+}
+
+/**
+ * Returns a function that returns whether every live node knows the feature. It warns each time when that has ceased to be so.
+ */
+export function knownToAll(
+  feature: Feature,
+  warning: string,
+  { store, warn }: Pick<CurrentPricesOptions, 'store' | 'warn'>,
+): () => boolean {
   let hasWarned = false
   return () => {
-    if (store.isKnownToAll('prices')) {
-      hasWarned = false
-      return prices
-    }
-    if (!hasWarned) warn(WARNING)
-    hasWarned = true
-    return null
+    const isKnown = store.isKnownToAll(feature)
+    if (!isKnown && !hasWarned) warn(warning)
+    hasWarned = !isKnown
+    return isKnown
   }
 }
 
