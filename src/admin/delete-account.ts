@@ -1,6 +1,6 @@
 /** Cancels all jobs of an account, or deletes the account with all its data, in many short transactions. */
 import { randomBytes } from 'node:crypto'
-import type { Clock } from '../clock.ts'
+import { type Clock, wait } from '../clock.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/chunked-search.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
 import { tryScrub } from './scrub.ts'
@@ -50,15 +50,8 @@ export async function suspendAndCancel(
 ): Promise<number | null> {
   if (!(await store.suspend(account, clock.nowMs()))) return null
   const cancelled = await cancelJobsOf(store, clock, { account, running: true })
-  await waitForAllNodes(clock)
+  await wait(clock, PROPAGATION_MS)
   return cancelled + (await cancelJobsOf(store, clock, { account, running: true }))
-}
-
-/** Resolves when every node has noticed the changes made before the call. */
-function waitForAllNodes(clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(PROPAGATION_MS, resolve)
-  })
 }
 
 /**
@@ -108,18 +101,18 @@ export async function deleteAccount(
   const usageAs = `deleted-${randomBytes(4).toString('hex')}`
   const report = (step: DeletionProgress['step']) =>
     onProgress({ step, cancelled: done.cancelled, deleted: done.jobs })
-  const wait = () => {
+  const waitForAllNodes = () => {
     report('waiting')
-    return waitForAllNodes(clock)
+    return wait(clock, PROPAGATION_MS)
   }
-  await wait()
+  await waitForAllNodes()
   for (let pass = 0; pass < MAX_PASSES; pass++) {
     report('cancelling')
     const cancelled = await cancelJobsOf(store, clock, { account, running: true })
     done.cancelled += cancelled
     // Executions must end, and pending requests get their responses, before jobs are deleted: a pending request whose job was
     // deleted would create it again.
-    if (cancelled > 0) await wait()
+    if (cancelled > 0) await waitForAllNodes()
     report('deleting')
     const { deleted, open } = await deleteJobs(store, account, (jobs) => {
       done.jobs += jobs
@@ -128,7 +121,7 @@ export async function deleteAccount(
     if (deleted > 0 || open > 0) continue
     await deleteFiles(store, clock, account)
     if ((await store.deleteAccount(account, usageAs)) === 'has open jobs') {
-      await wait()
+      await waitForAllNodes()
       continue
     }
     // Deletes the jobs that were stored after the last pass and have finished. No more jobs can be stored now.

@@ -1,4 +1,5 @@
 /** Requests reruns of jobs in small steps, and reports the result for each job. */
+import { wait } from '../clock.ts'
 import type { JobSearch, JobSummary } from '../store/job-search-store.ts'
 import type { EndedRerun, RequestedRerun } from '../store/rerun-store.ts'
 import type { ActionTools } from './action.ts'
@@ -53,7 +54,7 @@ export async function rerunJobs(
     ended = await store.endedReruns(ids)
     if (ended.length === ids.length) break
     if (ended.length > before) waitedMs = 0
-    await new Promise<void>((resolve) => clock.after(LOOK_MS, resolve))
+    await wait(clock, LOOK_MS)
   }
   return { requested, ended }
 }

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { adminToken } from '../admin/admin-tokens.ts'
 import { NO_BATCHES } from '../batches/progress.ts'
-import { type Clock, wholeMs } from '../clock.ts'
+import { type Clock, wait, wholeMs } from '../clock.ts'
 import type { Role } from '../config/allowed-values.ts'
 import type { Configuration } from '../config/load.ts'
 import type { Settings } from '../config/settings.ts'
@@ -211,10 +211,10 @@ export async function connect(parts: OpenedParts): Promise<Service> {
         { seconds: listenMs / 1000 },
         'no longer ready; still accepting requests (shutdown.listen_seconds)',
       )
-      await passed(clock, listenMs)
+      await wait(clock, listenMs)
       closing.abort()
       await listeners.stopAccepting()
-      await passed(clock, LAST_REQUESTS_MS)
+      await wait(clock, LAST_REQUESTS_MS)
     }
     closing.abort()
     stopping.abort()
@@ -249,10 +249,6 @@ export async function connect(parts: OpenedParts): Promise<Service> {
  * sent them before it noticed.
  */
 const LAST_REQUESTS_MS = 500
-
-function passed(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => clock.after(ms, resolve))
-}
 
 /**
  * Warns of the setting `threads`, which has no effect and only keeps configuration files of version 0.3 valid. With `auto` or

@@ -8,7 +8,7 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
-import { CommandError, printable, printError, printLine, printText, table } from '../output.ts'
+import { CommandError, printable, printError, printLine, printText, table, timeOf } from '../output.ts'
 import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'
 
@@ -122,12 +122,16 @@ export async function listJobs({
 }
 
 function rowOf({ job_id, status, model, created_at, ended_at, error_code, callback }: JobSummary): string[] {
-  const ended = ended_at === null ? '' : timeOf(ended_at)
-  return [job_id, status, printable(model), timeOf(created_at), ended, error_code ?? '', callback ?? '']
-}
-
-function timeOf(unixS: number): string {
-  return new Date(unixS * 1000).toISOString().replace('.000Z', 'Z')
+  const ended = ended_at === null ? '' : timeOf(ended_at * 1000)
+  return [
+    job_id,
+    status,
+    printable(model),
+    timeOf(created_at * 1000),
+    ended,
+    error_code ?? '',
+    callback ?? '',
+  ]
 }
 
 /** Control characters that a terminal would interpret, except line ends and tabs. */
