@@ -8,7 +8,6 @@ import { hashKey, isWellFormedKey } from '../accounts/key.ts'
 import type { Clock } from '../clock.ts'
 import type { Tiers } from '../job/tier.ts'
 import { LookupCache, singleFlight } from '../lookup-cache.ts'
-import { GatheredWrites } from '../queue/gathered-writes.ts'
 import { capsOf } from '../queue/job-and-token-caps.ts'
 import type { JobOwner } from '../queue/job-creator.ts'
 import { quotasOf } from '../queue/quotas.ts'
@@ -56,7 +55,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
   const { store, tiers, clock, maxUnknownKeys, onRejected } = options
   const unknownKeys = new WrongKeyLimit(clock, maxUnknownKeys)
   const knownKeys = new KnownKeys(store, clock)
-  const noteUse = keyUses(options)
+  const uses = new KeyUses(options)
 
   async function findCaller(key: string): Promise<Caller | KeyProblem> {
     const record = await store.findKey(hashKey(key))
@@ -64,7 +63,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     if (record.revokedAtMs !== null) return 'revoked'
     if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) return 'expired'
     const { account, id: keyId, webhookUrl } = record
-    noteUse(record)
+    uses.note(record)
     const tier = tiers.of(record.tier)
     const suspended = record.suspendedAtMs !== null
     const caps = capsOf(account, tier, record.caps)
@@ -126,16 +125,44 @@ function bearerOf(authorization: string | undefined): string | undefined {
 
 const HOUR_MS = 3_600_000
 
-/** Returns a function that records the hour in which a key was last used: at most one write per key and hour. */
-function keyUses({
-  store,
-  clock,
-  onError,
-}: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>): (key: KeyRecord) => void {
-  const hourMs = () => Math.floor(clock.nowMs() / HOUR_MS) * HOUR_MS
-  const used = new GatheredWrites<string>((keyIds) => store.noteKeyUses(keyIds, hourMs()), onError)
-  return ({ id, usedAtMs }) => {
-    if (usedAtMs === null || usedAtMs < hourMs()) used.add(id, id)
+/**
+ * Records the hour in which each key was last used: at most one write per key and hour. One write covers all keys that were
+ * used during the previous write.
+ */
+class KeyUses {
+  readonly #options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>
+  readonly #used = new Set<string>()
+  #isWriting = false
+
+  constructor(options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>) {
+    this.#options = options
+  }
+
+  note({ id, usedAtMs }: KeyRecord): void {
+    if (usedAtMs !== null && usedAtMs >= this.#hourMs()) return
+    this.#used.add(id)
+    if (!this.#isWriting) void this.#write()
+  }
+
+  #hourMs(): number {
+    return Math.floor(this.#options.clock.nowMs() / HOUR_MS) * HOUR_MS
+  }
+
+  async #write(): Promise<void> {
+    const { store, onError } = this.#options
+    this.#isWriting = true
+    try {
+      while (this.#used.size > 0) {
+        const keyIds = [...this.#used]
+        this.#used.clear()
+        await store.noteKeyUses(keyIds, this.#hourMs())
+      }
+    } catch (error) {
+      // The use is not lost: the next request with the key records it.
+      onError(error)
+    } finally {
+      this.#isWriting = false
+    }
   }
 }
 

@@ -12,7 +12,6 @@ import type { Clock } from '../clock.ts'
 import { HASH_DIGITS } from '../job/fingerprint.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
-import { GatheredWrites } from './gathered-writes.ts'
 
 /** The state in the row. A write replaces it only if its JSON text is unchanged since it was read. */
 interface State {
@@ -68,7 +67,8 @@ export class HeldRequests {
   /** Writes in progress that record callers that left. Later requests must see their effect. */
   readonly #leaving = new Set<Promise<void>>()
   /** Answered requests whose rows are not deleted yet. */
-  readonly #answered: GatheredWrites<Hold>
+  readonly #answered = new Map<string, Hold>()
+  #isForgetting = false
   /** When callers last left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
@@ -80,15 +80,6 @@ export class HeldRequests {
   constructor(options: HeldRequestsOptions) {
     this.#options = options
     this.#startedMs = options.clock.nowMs()
-    // Rows that cannot be deleted now are deleted with later ones, or expire.
-    this.#answered = new GatheredWrites(
-      (holds) =>
-        options.store.forgetHeldRequests(
-          holds.map(({ account }) => account),
-          holds.map(({ key }) => key),
-        ),
-      options.onError,
-    )
   }
 
   /** The key to store with the job of a request whose caller waits. */
@@ -134,7 +125,8 @@ export class HeldRequests {
 
   /** Call this when the answer was sent to the caller, or the job no longer exists. */
   answered(hold: Hold): void {
-    this.#answered.add(hold.key, hold)
+    this.#answered.set(hold.key, hold)
+    if (!this.#isForgetting) void this.#forget()
   }
 
   get #node(): string {
@@ -217,6 +209,26 @@ export class HeldRequests {
       const at = callers.indexOf(this.#node)
       const state = this.#stateOf(callers.toSpliced(at, 1), atMs)
       if (at === -1 || (await store.changeHeldRequest(account, key, row.state, state))) return
+    }
+  }
+
+  /** Deletes the rows of answered requests. Requests that are answered during a statement go into the next one. */
+  async #forget(): Promise<void> {
+    this.#isForgetting = true
+    try {
+      while (this.#answered.size > 0) {
+        const holds = [...this.#answered.values()]
+        await this.#options.store.forgetHeldRequests(
+          holds.map(({ account }) => account),
+          holds.map(({ key }) => key),
+        )
+        for (const { key } of holds) this.#answered.delete(key)
+      }
+    } catch (error) {
+      // The next call deletes these rows, or they expire.
+      this.#options.onError(error)
+    } finally {
+      this.#isForgetting = false
     }
   }
 }
