@@ -11,10 +11,10 @@ import { LookupCache, singleFlight } from '../lookup-cache.ts'
 import { capsOf } from '../queue/job-and-token-caps.ts'
 import type { JobOwner } from '../queue/job-creator.ts'
 import { quotasOf } from '../queue/quotas.ts'
+import { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { AccountStore, KeyRecord } from '../store/account-store.ts'
 import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
-import { addressOf } from './network-of.ts'
-import { WrongKeyLimit } from './wrong-key-limit.ts'
+import { addressOf, MAX_NETWORKS, networkOf } from './network-of.ts'
 
 const FRESH_MS = 2000
 /** The cache holds the callers of at most this many keys. */
@@ -53,7 +53,7 @@ export interface AuthenticationOptions {
 
 export function createAuthentication(options: AuthenticationOptions): Authentication {
   const { store, tiers, clock, maxUnknownKeys, onRejected } = options
-  const unknownKeys = new WrongKeyLimit(clock, maxUnknownKeys)
+  const unknownKeys = new MinuteCounter(clock, MAX_NETWORKS)
   const knownKeys = new KnownKeys(store, clock)
   const uses = new KeyUses(options)
 
@@ -81,10 +81,10 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
 
   async function countUnknown(
     found: Promise<Caller | KeyProblem>,
-    address: string,
+    network: string,
   ): Promise<Caller | KeyProblem> {
     const caller = await found
-    if (!isCaller(caller)) unknownKeys.count(address)
+    if (!isCaller(caller)) unknownKeys.add(network)
     return caller
   }
 
@@ -109,12 +109,12 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       if (typeof key !== 'string' || key === '') return 'missing'
       const known = cache.fresh(key)
       if (typeof known === 'object') return known
-      const address = addressOf(request)
-      const waitMs = unknownKeys.waitMs(address)
+      const network = networkOf(addressOf(request))
+      const waitMs = unknownKeys.waitMs(network, maxUnknownKeys)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)
       // Only a lookup in the database counts: a cached unknown key was counted when it was looked up.
-      return found instanceof Promise ? countUnknown(found, address) : found
+      return found instanceof Promise ? countUnknown(found, network) : found
     },
   }
 }

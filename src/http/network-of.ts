@@ -4,6 +4,9 @@ import { BlockList, isIP, isIPv6 } from 'node:net'
 /** Replaces the address of requests on a Unix socket, which have none. */
 const UNIX_SOCKET = 'a Unix socket'
 
+/** How many networks a count by network remembers at once. */
+export const MAX_NETWORKS = 10_000
+
 export function addressOf(request: { readonly ip?: string | undefined }): string {
   return request.ip ?? UNIX_SOCKET
 }

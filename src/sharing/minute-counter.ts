@@ -1,9 +1,7 @@
 /** Counts events by key and minute. The minute of a key begins with its first event. */
 import type { Clock } from '../clock.ts'
 
-const WINDOW_MS = 60_000
-/** With more keys than this, those whose minute has ended are dropped. */
-const MAX_KEYS = 10_000
+export const WINDOW_MS = 60_000
 
 export interface MinuteCount {
   readonly count: number
@@ -16,13 +14,20 @@ interface Window {
   readonly endsMs: number
 }
 
-/** Counts what each key does in its current minute, such as the reads of an API key or the jobs that an account creates. */
+/**
+ * Counts what each key does in its current minute, such as the reads of an API key, the jobs that an account creates, or the
+ * unknown keys that an address sends.
+ */
 export class MinuteCounter {
   readonly #clock: Pick<Clock, 'steadyMs'>
+  readonly #mostKeys: number
+  /** In the order in which the minutes began. */
   readonly #windows = new Map<string, Window>()
 
-  constructor(clock: Pick<Clock, 'steadyMs'>) {
+  /** @param mostKeys how many keys are counted; beyond it, the one whose minute began first is forgotten */
+  constructor(clock: Pick<Clock, 'steadyMs'>, mostKeys = Number.POSITIVE_INFINITY) {
     this.#clock = clock
+    this.#mostKeys = mostKeys
   }
 
   /**
@@ -33,9 +38,11 @@ export class MinuteCounter {
     const nowMs = this.#clock.steadyMs()
     let window = this.#windows.get(key)
     if (!window || window.endsMs <= nowMs) {
-      if (this.#windows.size >= MAX_KEYS) this.#dropEnded(nowMs)
       window = { count: 0, endsMs: nowMs + WINDOW_MS }
+      // A key whose minute begins again moves to the end.
+      this.#windows.delete(key)
       this.#windows.set(key, window)
+      this.#forget(nowMs)
     }
     const count = window.count + cost
     if (cost === 1 || count <= limit) window.count = count
@@ -49,7 +56,17 @@ export class MinuteCounter {
     return { count: window.count, leftMs: window.endsMs - nowMs }
   }
 
-  #dropEnded(nowMs: number): void {
-    for (const [key, { endsMs }] of this.#windows) if (endsMs <= nowMs) this.#windows.delete(key)
+  /** How long the key must wait if it may have this many events a minute, in milliseconds; 0 if it need not wait. */
+  waitMs(key: string, most: number): number {
+    const { count, leftMs } = this.peek(key)
+    return count < most ? 0 : leftMs
+  }
+
+  /** Forgets the keys whose minute has ended, and the oldest if there are too many. */
+  #forget(nowMs: number): void {
+    for (const [key, { endsMs }] of this.#windows) {
+      if (endsMs > nowMs && this.#windows.size <= this.#mostKeys) return
+      this.#windows.delete(key)
+    }
   }
 }

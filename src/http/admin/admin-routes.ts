@@ -9,12 +9,12 @@ import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
 import { type AdminCaller, AdminTokens } from '../../admin/admin-tokens.ts'
 import { effectiveSettings, type MetricFeed, overview } from '../../admin/overview.ts'
+import { MinuteCounter } from '../../sharing/minute-counter.ts'
 import { Type } from '../../typed-schema.ts'
 import { readOnlyToken, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { tooManyListeners } from '../load-shedding/unavailable.ts'
-import { addressOf } from '../network-of.ts'
+import { addressOf, MAX_NETWORKS, networkOf } from '../network-of.ts'
 import { convertQuery } from '../query.ts'
-import { WrongKeyLimit } from '../wrong-key-limit.ts'
 import { actionRoutes } from './action-routes.ts'
 import { type AdminOptions, adminErrors } from './admin-context.ts'
 import {
@@ -149,7 +149,7 @@ declare module 'fastify' {
 
 export async function adminRoutes(app: FastifyInstance, options: AdminOptions): Promise<void> {
   const tokens = new AdminTokens(options.token, options.store, options.clock)
-  const failures = new WrongKeyLimit(options.clock, MAX_FAILURES)
+  const failures = new MinuteCounter(options.clock, MAX_NETWORKS)
   app.decorateRequest('admin')
   await app.register(
     (scope, _none, done) => {
@@ -163,13 +163,13 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
         const given = tokenOf(request)
         // The token is checked even if the address must wait: wrong tokens from a shared address must not lock out operators
         // with a valid one.
-        const address = addressOf(request)
-        const waitMs = failures.waitMs(address)
+        const network = networkOf(addressOf(request))
+        const waitMs = failures.waitMs(network, MAX_FAILURES)
         const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)
         if (caller === null) {
           if (waitMs > 0) throw tooManyWrongTokens(Math.ceil(waitMs / 1000))
           // A request without a token is not a guess: the dashboard sends one before the operator signs in.
-          if (given !== undefined) failures.count(address)
+          if (given !== undefined) failures.add(network)
           reply.header('www-authenticate', 'Bearer')
           throw tokenRequired()
         }
