@@ -72,7 +72,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/usage-store.ts',
     'upstreams/model-server.ts',
     'upstreams/routes.ts',
-    'upstreams/pause.ts',
   ],
   callbacks: [
     'job',

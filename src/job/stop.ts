@@ -1,6 +1,7 @@
 /**
  * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one, but few are
- * used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target.
+ * used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target. Also has a
+ * delay that a signal can end.
  */
 import type { Clock } from '../clock.ts'
 
@@ -89,4 +90,30 @@ interface Timeout {
   leftMs: number
   startedMs: number
   cancel: () => void
+}
+
+/**
+ * Resolves to true after `ms`, and to false when the signal stops it.
+ * @param wakers contains a function during the pause that ends the pause early, with true
+ */
+export function pause(
+  clock: Clock,
+  ms: number,
+  signal: StopSignal,
+  wakers?: Set<() => void>,
+): Promise<boolean> {
+  if (signal.reason !== null) return Promise.resolve(false)
+  return new Promise((resolve) => {
+    const end = (isOver: boolean) => {
+      cancel()
+      signal.unlisten(listener)
+      wakers?.delete(wake)
+      resolve(isOver)
+    }
+    const wake = () => end(true)
+    const listener = { onStop: () => end(false) }
+    const cancel = clock.after(ms, wake)
+    signal.listen(listener)
+    wakers?.add(wake)
+  })
 }

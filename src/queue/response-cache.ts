@@ -9,9 +9,8 @@
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
 import type { Job, Outcome } from '../job/job.ts'
-import type { StopSignal } from '../job/stop.ts'
+import { pause, type StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
-import { pause } from '../upstreams/pause.ts'
 import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
 import { type ExecutionResult, withoutCall } from './outcome-and-receipt.ts'
 

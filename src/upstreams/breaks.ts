@@ -9,10 +9,9 @@
  */
 import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
-import type { StopSignal } from '../job/stop.ts'
+import { pause, type StopSignal } from '../job/stop.ts'
 import { dropOldest } from './circuit-breaker.ts'
 import type { JobBreaks } from './model-server.ts'
-import { pause } from './pause.ts'
 
 /** If more calls were in progress, the break counts against none of them. */
 const MOST_BLAMED = 4

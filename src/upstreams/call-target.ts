@@ -4,7 +4,7 @@
  * upstream, the account, the job and its schema. The router uses it, and for targets with rate limits the rated caller.
  */
 import type { Clock } from '../clock.ts'
-import type { StopSignal } from '../job/stop.ts'
+import { pause, type StopSignal } from '../job/stop.ts'
 import {
   afterBreak,
   type BrokenCall,
@@ -29,7 +29,6 @@ import type {
   RoutedReply,
   TokenCount,
 } from './model-server.ts'
-import { pause } from './pause.ts'
 import { sumOfTokens } from './read-completion.ts'
 import { sendsSchema } from './request-body.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'

@@ -10,9 +10,8 @@
 import { makeExample, readSchema } from 'parley-json-schema'
 import type { Clock } from '../clock.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
-import { Stop, type StopSignal } from '../job/stop.ts'
+import { pause, Stop, type StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
-import { pause } from './pause.ts'
 import { upstreamError } from './read-completion.ts'
 
 /**
