@@ -13,7 +13,7 @@ import {
 import { KEY_ID } from '../../admin/action.ts'
 import { tokenList, tokenView } from '../../admin/admin-tokens.ts'
 import { auditList, auditListView } from '../../admin/audit-entry.ts'
-import { batchDetails, batchDetailsView, batchList, batchSummaryView } from '../../admin/batch-view.ts'
+import { batchDetails, batchDetailsView, batchList, batchSummaries } from '../../admin/batch-view.ts'
 import {
   ACCOUNT_NAME,
   accountName,
@@ -189,7 +189,7 @@ export function batchRoutes(app: FastifyInstance, { store, clock }: AdminOptions
       const { rows, more } = await pageOf(query, (limit) =>
         store.listBatches({ ...defined({ account, afterBatchId }), onlyOpen: open === 'true', limit }),
       )
-      const batches = rows.map((row) => batchSummaryView(row, clock.nowMs()))
+      const batches = await batchSummaries(rows, clock.nowMs())
       const next = more ? (batches.at(-1)?.batch_id ?? null) : null
       return [`${batches.length} batches.`, { batches, more, next }]
     },
