@@ -21,6 +21,7 @@ const folderOf = (path: string) => path.split('/')[0] ?? path
 
 /** The files that every folder may import. */
 const FOR_ALL = [
+  'client-gone.ts',
   'clock.ts',
   'json-object.ts',
   'lookup-cache.ts',
