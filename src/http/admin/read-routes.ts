@@ -331,9 +331,12 @@ export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
     success: 'A page of keys.',
     data: keyList,
     read: async ({ query: { account, before, ...query } }) => {
-      const { rows, more } = await pageOf(query, (limit) =>
-        store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit }),
-      )
+      const { rows, more } = await pageOf(query, async (limit) => {
+        const found = await store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit })
+        if (found === null)
+          throw invalid('before: this key does not exist any more; read the first page again')
+        return found
+      })
       return [`${rows.length} keys.`, { keys: rows.map(keyView), more }]
     },
   })
