@@ -1,5 +1,4 @@
 /** Schemas of batches of OpenAI's API, for the admin API and the dashboard. Times are Unix seconds. */
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'
@@ -113,10 +112,14 @@ function batchSummaryView(batch: StoredBatch, nowMs: number): BatchSummary {
   }
 }
 
-/** The batches of a list. Between large ones, other requests run. */
+/**
+ * The batches of a list.
+ * @param nextTurn lets other requests run; it is awaited after each large batch
+ */
 export async function batchSummaries(
   batches: readonly StoredBatch[],
   nowMs: number,
+  nextTurn: () => Promise<void>,
 ): Promise<BatchSummary[]> {
   const views: BatchSummary[] = []
   for (const batch of batches) {

@@ -1,4 +1,5 @@
 /** The routes that list and show jobs, batches, callbacks, accounts, keys, admin tokens, usage and the audit log. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import {
   account,
@@ -189,7 +190,7 @@ export function batchRoutes(app: FastifyInstance, { store, clock }: AdminOptions
       const { rows, more } = await pageOf(query, (limit) =>
         store.listBatches({ ...defined({ account, afterBatchId }), onlyOpen: open === 'true', limit }),
       )
-      const batches = await batchSummaries(rows, clock.nowMs())
+      const batches = await batchSummaries(rows, clock.nowMs(), nextTurn)
       const next = more ? (batches.at(-1)?.batch_id ?? null) : null
       return [`${batches.length} batches.`, { batches, more, next }]
     },
