@@ -30,6 +30,9 @@ const BYTES_PER_INDEX = 256
 /** No text needs more for each of its characters: `{"9":1},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64
 
+/** A shorter text fits into the heap of any thread, so it needs no `assertFitsHeap`. */
+export const FITS_ANY_HEAP = 256 * 1024
+
 /** Throws `HeapTooSmall` if this is a thread with a limited heap, and parsing the text may need more. */
 export function assertFitsHeap(text: string): void {
   const { maxOldGenerationSizeMb } = resourceLimits

@@ -1,5 +1,5 @@
 /** Parses JSON text from outside, with limited nesting. */
-import { assertFitsHeap } from './json-heap.ts'
+import { assertFitsHeap, FITS_ANY_HEAP } from './json-heap.ts'
 import { isDeeperThan } from './scan-json.ts'
 
 export type ReadJson =
@@ -16,7 +16,7 @@ export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {
     return { ok: false, tooDeep: true, error: `nested more than ${maxDepth} levels deep` }
   }
-  assertFitsHeap(text)
+  if (text.length > FITS_ANY_HEAP) assertFitsHeap(text)
   try {
     return { ok: true, value: JSON.parse(text) }
   } catch (error) {
