@@ -3,6 +3,7 @@
  * type.
  */
 import { isObject } from '../json-object.ts'
+import { assertFitsHeap, FITS_ANY_HEAP } from '../json-text/json-heap.ts'
 
 /** The members that may contain a message, most specific first. */
 const MEMBERS = [
@@ -60,8 +61,9 @@ function withPlace(error: object, words: string): string {
   return path === '' ? words : `${path}: ${words}`
 }
 
-/** Returns undefined for text that is not JSON. */
+/** Returns undefined for text that is not JSON. Throws `HeapTooSmall` on a thread whose heap may be too small for the values. */
 export function parse(text: string): unknown {
+  if (text.length > FITS_ANY_HEAP) assertFitsHeap(text)
   try {
     return JSON.parse(text)
   } catch {
