@@ -8,6 +8,7 @@ import { Ajv, type ValidateFunction } from 'ajv'
 import { FieldProblem } from '../job/field-rules.ts'
 import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { ANY_OBJECT } from '../job/response-format.ts'
 import { isObject } from '../json-object.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -128,6 +129,7 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
     case 'json_object':
     case 'json_schema': {
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
+      if (inner === undefined && type === 'json_object') return { format: 'json', schema: ANY_OBJECT }
       if (inner === undefined) return { format: 'json' }
       if (!isObject(inner))
         throw new FieldProblem(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')

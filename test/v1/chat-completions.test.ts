@@ -93,6 +93,19 @@ onEachStore(() => {
     })
   })
 
+  test('json_object asks the server for an object, and accepts no other JSON', async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    models.script = ({ body }) => reply.text(body.messages.length > 2 ? '{"list":[1]}' : '[1]')
+    const { choices } = await openai.chat.completions.create({
+      ...HELLO,
+      response_format: { type: 'json_object' },
+    })
+    assert.equal(choices[0]?.message.content, '{"list":[1]}')
+    const sent = models.completions().map(({ body }) => body.response_format)
+    assert.deepEqual(sent, [{ type: 'json_object' }, { type: 'json_object' }])
+  })
+
   test('a header lists what is not checked of a schema, in both routes', async (t) => {
     const { parley } = await startStage(t, { script: () => reply.json({}) })
     const openai = openaiOf(parley, await parley.key())
