@@ -18,7 +18,7 @@ export interface FieldPolicy {
   readonly ignored: readonly string[]
   /**
    * Fields, supported or not, that may have neutral values: these do not change the answer. The function returns whether a value
-   * is neutral.
+   * is neutral. If several fields of a request are not supported, the error names the one that comes first here.
    */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
@@ -61,16 +61,17 @@ export function supportedFields(
       : new FieldProblem(path, 'must be an object')
   }
   const fields: Record<string, unknown> = {}
+  const unsupported = new Set<string>()
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
     if (Object.hasOwn(neutral, name) && neutral[name]?.(field)) continue
     if (supported.includes(name)) fields[name] = field
-    else if (!isIgnored(name, ignored)) {
-      const shown = name.slice(0, LONGEST_NAME)
-      throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
-    }
+    else if (!isIgnored(name, ignored)) unsupported.add(name)
   }
-  return fields
+  const [first] = unsupported
+  if (first === undefined) return fields
+  const shown = (Object.keys(neutral).find((name) => unsupported.has(name)) ?? first).slice(0, LONGEST_NAME)
+  throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
 }
 
 function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
