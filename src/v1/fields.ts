@@ -61,17 +61,23 @@ export function supportedFields(
       : new FieldProblem(path, 'must be an object')
   }
   const fields: Record<string, unknown> = {}
-  const unsupported = new Set<string>()
+  let unsupported: string | null = null
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
     if (Object.hasOwn(neutral, name) && neutral[name]?.(field)) continue
     if (supported.includes(name)) fields[name] = field
-    else if (!isIgnored(name, ignored)) unsupported.add(name)
+    else if (!isIgnored(name, ignored)) unsupported = firstOf(unsupported, name, neutral)
   }
-  const [first] = unsupported
-  if (first === undefined) return fields
-  const shown = (Object.keys(neutral).find((name) => unsupported.has(name)) ?? first).slice(0, LONGEST_NAME)
+  if (unsupported === null) return fields
+  const shown = unsupported.slice(0, LONGEST_NAME)
   throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
+}
+
+/** Returns the name that comes first in the policy. Names that are not in it come last, in the order of the request. */
+function firstOf(earlier: string | null, name: string, neutral: FieldPolicy['neutral']): string {
+  if (earlier === null) return name
+  if (!Object.hasOwn(neutral, name)) return earlier
+  return Object.keys(neutral).find((one) => one === earlier || one === name) ?? earlier
 }
 
 function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {

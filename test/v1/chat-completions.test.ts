@@ -132,7 +132,7 @@ onEachStore(() => {
     const max = openaiOf(parley, await parley.key('user_max'))
     assert.equal((await max.models.retrieve('org/model')).id, 'org/model')
     // Version 4 of the client does not encode the slash.
-    assert.equal((await max.get<unknown, { id: string }>('/models/org/model')).id, 'org/model')
+    assert.equal((await max.get<{ id: string }>('/models/org/model')).id, 'org/model')
     await assert.rejects(max.get('/models/org/other'), { status: 404, code: 'model_not_found' })
     await assert.rejects(openai.models.retrieve('gpt-5'), OpenAI.NotFoundError)
   })
