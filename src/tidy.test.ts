@@ -21,6 +21,7 @@ const folderOf = (path: string) => path.split('/')[0] ?? path
 
 /** The files that every folder may import. */
 const FOR_ALL = [
+  'client-gone.ts',
   'clock.ts',
   'json-object.ts',
   'lookup-cache.ts',
@@ -38,7 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   net: [],
   sharing: ['job'],
   tokens: ['job', 'json-text'],
-  'cpu-pool': ['job', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
+  'cpu-pool': ['job', 'json-text', 'sharing', 'tokens', 'upstreams/read-completion.ts', 'v1/read-body.ts'],
   // The dashboard shows the result of the server's own schema check. From `admin`, it imports only types and one rule
   // (test/browser/serving.test.ts).
   dashboard: ['job', 'parley-json-schema', 'admin'],

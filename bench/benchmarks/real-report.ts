@@ -23,6 +23,7 @@ export interface MeasuredCell {
 
 const TITLES: Readonly<Record<RealSide, string>> = {
   this: 'Parley',
+  v1: "Parley, with OpenAI's client",
   other: 'the other clone',
   bare: 'bare proxy, not durable',
   combined: 'BullMQ, Redis, Portkey, undici',
@@ -42,7 +43,7 @@ const written = ({ disk }: Run) => disk.writtenBytes / PROMPT_BYTES
 
 /** Returns the figures by the heading of their column. */
 function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<string, (run: Run) => number> {
-  const isParley = side === 'this' || side === 'other'
+  const isParley = side === 'this' || side === 'v1' || side === 'other'
   const onPostgres = isParley && cell.store === 'postgres'
   const part = (at: number) => (run: Run) =>
     onPostgres ? (run.processesCpuUs[at] ?? Number.NaN) : Number.NaN

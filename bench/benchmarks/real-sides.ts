@@ -9,7 +9,7 @@ import type { Target } from '../load/generator.ts'
 import { withKeys } from '../load/idempotency-keys.ts'
 import { PROMPT_PLACEHOLDER } from '../load/prompts.ts'
 
-export type RealSide = 'this' | 'other' | 'bare' | 'combined'
+export type RealSide = 'this' | 'v1' | 'other' | 'bare' | 'combined'
 
 export interface RealSideOptions {
   readonly store: StoreName
@@ -27,6 +27,22 @@ const CLIENT_HEADERS = {
   'sec-fetch-mode': 'cors',
   'accept-encoding': 'gzip, deflate',
 }
+/** Headers of OpenAI's client for JavaScript, which sends no Idempotency-Key. */
+const OPENAI_HEADERS = {
+  accept: 'application/json',
+  'user-agent': 'OpenAI/JS 6.9.0',
+  'x-stainless-arch': 'x64',
+  'x-stainless-lang': 'js',
+  'x-stainless-os': 'Linux',
+  'x-stainless-package-version': '6.9.0',
+  'x-stainless-retry-count': '0',
+  'x-stainless-runtime': 'node',
+  'x-stainless-runtime-version': process.version,
+  'accept-language': '*',
+  'sec-fetch-mode': 'cors',
+  'accept-encoding': 'gzip, deflate',
+  'content-type': 'application/json',
+}
 /** The size hardly matters: the bodies are replaced by those with a prompt. */
 const BYTES = 1024
 
@@ -42,6 +58,19 @@ export async function startRealSide(name: RealSide, options: RealSideOptions): P
   const side = await (store === 'postgres'
     ? startPostgresSide('parley', shape)
     : startSide('parley', { ...shape, connections: callers }))
+  if (name === 'v1') {
+    const { 'x-api-key': key, ...headers } = side.target.headers
+    return {
+      ...side,
+      target: {
+        ...side.target,
+        path: '/v1/chat/completions',
+        headers: { ...headers, ...OPENAI_HEADERS, authorization: `Bearer ${key}` },
+        body: chatOf(PROMPT_PLACEHOLDER),
+        expect: { ...side.target.expect, text: '"finish_reason":"stop"' },
+      },
+    }
+  }
   const single = fromClient(side.target, jobOf(PROMPT_PLACEHOLDER))
   const batch = {
     ...single,

@@ -19,7 +19,7 @@ import { type RealSide, startRealSide } from './real-sides.ts'
 const CALLERS = new URL('../load/callers.ts', import.meta.url)
 const STORES: readonly StoreName[] = ['sqlite', 'postgres']
 export const ALL_CELLS = { stores: STORES, delaysMs: [200, 1000], callers: [512, 2000] } as const
-const SIDES: readonly RealSide[] = ['this', 'other', 'bare', 'combined']
+const SIDES: readonly RealSide[] = ['this', 'v1', 'other', 'bare', 'combined']
 const CHECKED_PROMPTS = 500
 const WARM_UP_MS = 6000
 /** Before each measured time, the load runs for this many cycles, each from a request to its answer. */

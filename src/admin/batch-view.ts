@@ -1,5 +1,5 @@
 /** Schemas of batches of OpenAI's API, for the admin API and the dashboard. Times are Unix seconds. */
-import { aboutOf, progressOf } from '../batches/progress.ts'
+import { aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'
 import type { StoredFile } from '../store/file-store.ts'
@@ -80,7 +80,7 @@ export const batchDetails = Type.Object({
 })
 export type BatchDetails = Static<typeof batchDetails>
 
-export function batchSummaryView(batch: StoredBatch, nowMs: number): BatchSummary {
+function batchSummaryView(batch: StoredBatch, nowMs: number): BatchSummary {
   const { id, account, status, endpoint, createdAtMs, deadlineMs, cancellingAtMs } = batch
   const progress = progressOf(batch)
   const { completed, failed, inProgressAtMs, endedAtMs, waiting, cost } = progress
@@ -110,6 +110,23 @@ export function batchSummaryView(batch: StoredBatch, nowMs: number): BatchSummar
       ...(cost !== undefined && { cost }),
     },
   }
+}
+
+/**
+ * The batches of a list.
+ * @param nextTurn lets other requests run; it is awaited after each large batch
+ */
+export async function batchSummaries(
+  batches: readonly StoredBatch[],
+  nowMs: number,
+  nextTurn: () => Promise<void>,
+): Promise<BatchSummary[]> {
+  const views: BatchSummary[] = []
+  for (const batch of batches) {
+    views.push(batchSummaryView(batch, nowMs))
+    if (isLarge(batch)) await nextTurn()
+  }
+  return views
 }
 
 const MAX_LINES = 20

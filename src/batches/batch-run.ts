@@ -96,6 +96,11 @@ export class BatchRun {
   /** The progress after the last step that was stored or is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
+  /**
+   * The jobs of lines that started although an earlier line waits, by line. The next steps read these lines again. Their
+   * idempotency keys would not find jobs that were deleted meanwhile.
+   */
+  readonly #ahead = new Map<number, string>()
   readonly #reader: LineReader
   #validation: Validation | null = null
   /** How many of the next lines may already have jobs that a crash prevented from being recorded. */
@@ -288,6 +293,7 @@ export class BatchRun {
   }
 
   #begin(step: Step, line: BatchLine): void {
+    this.#ahead.delete(line.line)
     this.#open.set(line.jobId, line)
     step.begin(line)
   }
@@ -309,7 +315,9 @@ export class BatchRun {
     const results = await Promise.all(
       lines.map(async ({ line, customId, element, problem }) => {
         if (element === null) return { kind: 'wrong', problem: problem ?? '' } as const
-        return { customId, ...(await starts.start(this.#batch, { line, customId }, element, owner)) } as const
+        const jobId = this.#ahead.get(line)
+        if (jobId !== undefined) return { kind: 'started', jobId } as const
+        return await starts.start(this.#batch, { line, customId }, element, owner)
       }),
     )
     step.progress = { ...step.progress, waiting: null }
@@ -321,6 +329,10 @@ export class BatchRun {
         step.progress = { ...step.progress, waiting: { code, message } }
         this.#retryAtMs = clock.steadyMs() + WAIT_MS
         this.#inputEnded = false
+        for (const [place, { line }] of lines.entries()) {
+          const other = results[place]
+          if (place > at && other?.kind === 'started') this.#ahead.set(line, other.jobId)
+        }
         break
       }
       const { line, end: offset, customId } = read
@@ -336,7 +348,8 @@ export class BatchRun {
   async #endLines(step: Step, problem: Problem): Promise<void> {
     const { starts, clock, format } = this.#options
     for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
-      const jobId = this.#unsure > 0 ? await starts.jobOf(this.#batch, line, clock.nowMs()) : null
+      const earlier = this.#unsure > 0 ? await starts.jobOf(this.#batch, line, clock.nowMs()) : null
+      const jobId = this.#ahead.get(line) ?? earlier
       this.#unsure -= 1
       step.progress = { ...step.progress, line, offset, waiting: null }
       if (jobId !== null) this.#begin(step, { line, customId, jobId })

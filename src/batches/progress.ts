@@ -84,3 +84,11 @@ export function progressOf({ progressJson }: Pick<StoredBatch, 'progressJson'>):
 export function aboutOf({ aboutJson }: Pick<StoredBatch, 'aboutJson'>): AboutBatch {
   return JSON.parse(aboutJson)
 }
+
+/** A batch with more characters than this has many problems. Reading a hundred of them takes a quarter of a second. */
+const LARGE = 10_000
+
+/** Whether a list should let other requests run after this batch. */
+export function isLarge({ progressJson }: Pick<StoredBatch, 'progressJson'>): boolean {
+  return progressJson.length > LARGE
+}

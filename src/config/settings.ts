@@ -476,7 +476,7 @@ export const settingsSchema = Type.Object(
         thread_heap_mb: Type.Integer({
           minimum: 64,
           description:
-            'Heap limit of each thread, in MiB. Keep it at 25 times the largest body, in MiB, that `limits` permit: if a body of many empty objects needs far more, Node.js may end the process instead of the thread.',
+            'Heap limit of each thread, in MiB. A thread does not parse a text that may need more: a value counts 80 bytes, and a character 4. A body then gets 413.',
         }),
       },
       strict,

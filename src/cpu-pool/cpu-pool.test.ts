@@ -107,10 +107,31 @@ test('a task that fails does not end its thread', async (t) => {
 })
 
 test('a task that takes more memory than a thread may have fails alone, and the next one gets a new thread', async (t) => {
-  const cpu = pool(t, { heapMb: 24 })
-  const large = answer(`[${'{"a":[[]]},'.repeat(400_000)}{}]`)
-  await assert.rejects(cpu.run('judge answer', large, acme, never), { outOfMemory: true })
+  const cpu = pool(t, { heapMb: 24, script })
+  const first = await cpu.run('judge answer', answer(''), acme, never)
+  await assert.rejects(cpu.run('judge answer', answer('fill'), acme, never), { outOfMemory: true })
+  assert.notDeepEqual(await cpu.run('judge answer', answer(''), acme, never), first)
+})
+
+test('a text with more values than the heap of a thread has room for is not parsed, and its thread continues', async (t) => {
+  const cpu = pool(t, { heapMb: 64 })
+  const thread = newThread()
+  const bytes = () => new Uint8Array(Buffer.from(`[${'{},'.repeat(2_000_000)}{}]`))
+  const limits = { payloadBytes: 1000, schemaBytes: 1000 }
+  const body = { kind: 'batch', maxDepth: 64, maxJobs: 1, limits, fingerprintRoute: null } as const
+  const v1Body = { translation: 'chat', route: '/v1', maxDepth: 64, limits }
+  const line = { endpoint: '/v1/chat/completions', maxDepth: 64, limits }
+  const tooLarge = { name: 'Error', outOfMemory: true }
+  await assert.rejects(cpu.run('read body', { ...body, bytes: bytes() }, acme, never), tooLarge)
+  await assert.rejects(cpu.run('read v1 body', { ...v1Body, bytes: bytes() }, acme, never), tooLarge)
+  await assert.rejects(cpu.run('read batch line', { ...line, bytes: bytes() }, acme, never), tooLarge)
+  await assert.rejects(cpu.run('read completion', { status: 200, body: bytes() }, acme, never), tooLarge)
+  await assert.rejects(
+    cpu.run('judge answer', answer(`[${'{},'.repeat(2_000_000)}{}]`), acme, never),
+    tooLarge,
+  )
   assert.deepEqual(await cpu.run('judge answer', answer('[]'), acme, never), JUDGED)
+  assert.ok((await thread).threadId > 0, 'the thread is alive')
 })
 
 /** The script of threads that do what the text of their task tells them (`test/support/pool-thread-script.ts`). */

@@ -6,7 +6,7 @@ import type { TaskReply, TaskRequest } from './thread.ts'
 
 /** A task failed. The pool itself continues. */
 export class TaskFailed extends Error {
-  /** Whether the task exceeded the memory limit of a thread. */
+  /** Whether the task exceeded the memory limit of a thread, or would have. */
   readonly outOfMemory: boolean
 
   constructor(message: string, outOfMemory = false) {
@@ -26,7 +26,8 @@ export class PoolThread {
   /** Whether the thread has ended: it takes no tasks any more. */
   isDead = false
 
-  /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies, but the process survives */
+  /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies. Tasks must not parse
+   *   texts that may need far more (`json-heap.ts`), because then the process may die */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
@@ -35,7 +36,7 @@ export class PoolThread {
     this.#worker.on('message', (reply: TaskReply) => {
       const pending = this.#take()
       if (reply.ok) pending?.resolve(reply.output)
-      else pending?.reject(new TaskFailed(reply.error))
+      else pending?.reject(new TaskFailed(reply.error, reply.outOfMemory))
     })
     this.#worker.on('error', (error: Error & { code?: string }) => {
       this.#end(new TaskFailed(error.message, error.code === 'ERR_WORKER_OUT_OF_MEMORY'))

@@ -1,6 +1,7 @@
 /** The script of a pool thread. It runs one task at a time, and replies with its result or error. */
 import { setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
+import { HeapTooSmall } from '../json-text/json-heap.ts'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from './tasks.ts'
 
 export interface TaskRequest<Name extends TaskName = TaskName> {
@@ -10,7 +11,7 @@ export interface TaskRequest<Name extends TaskName = TaskName> {
 
 export type TaskReply =
   | { readonly ok: true; readonly output: TaskOutput<TaskName> }
-  | { readonly ok: false; readonly error: string }
+  | { readonly ok: false; readonly error: string; readonly outOfMemory: boolean }
 
 /**
  * The niceness of the thread: lower in priority than the threads that serve HTTP and write to the database. It is not the
@@ -25,7 +26,8 @@ async function reply({ name, input }: TaskRequest): Promise<TaskReply> {
   try {
     return { ok: true, output: await task(input) }
   } catch (error) {
-    return { ok: false, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+    return { ok: false, error: text, outOfMemory: error instanceof HeapTooSmall }
   }
 }
 

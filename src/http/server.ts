@@ -8,6 +8,7 @@ import fastify, {
   type FastifyRequest,
   type FastifyServerOptions,
 } from 'fastify'
+import { CLIENT_GONE } from '../client-gone.ts'
 import { FieldProblem } from '../job/field-rules.ts'
 import { StoreUnavailable, UnknownAccount } from '../store/store.ts'
 import { type Authentication, isCaller } from './authentication.ts'
@@ -80,8 +81,6 @@ const CONNECTIONS_CHECK_MS = 1000
  * connection that the server is closing.
  */
 const KEEP_ALIVE_MS = 75_000
-/** The status in metrics and logs if the client did not wait for the whole response. nginx uses the same number. */
-const CLIENT_GONE = 499
 /** In memory, a header takes far more than its text, and 16 KiB of text can contain 2,000 headers. */
 const MAX_HEADERS = 200
 

@@ -63,7 +63,7 @@ export class UnreadBodies {
       reply.header('connection', 'close')
       return
     }
-    if (!reply.raw.shouldKeepAlive) closeAfter(raw)
+    if (!reply.raw.shouldKeepAlive || reply.getHeader('connection') === 'close') closeAfter(raw)
     if (isSmall) {
       // A handler that stopped reading in the middle has paused the body, and Node does not discard a paused body.
       raw.resume()

@@ -13,6 +13,9 @@ export type FormatParts =
 /** The stored text of the most common format. */
 export const TEXT_JSON = '{"format":"text"}'
 export const TEXT = { kind: 'text' } as const
+/** The schema of any object: what OpenAI's format `json_object` means. */
+export const ANY_OBJECT = { type: 'object' } as const
+export const ANY_OBJECT_JSON = JSON.stringify(ANY_OBJECT)
 const ANY_JSON: FormatParts = { kind: 'json' }
 
 /** Callers may write the two members in either order. */

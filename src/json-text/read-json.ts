@@ -1,4 +1,5 @@
 /** Parses JSON text from outside, with limited nesting. */
+import { assertFitsHeap, FITS_ANY_HEAP } from './json-heap.ts'
 import { isDeeperThan } from './scan-json.ts'
 
 export type ReadJson =
@@ -7,14 +8,15 @@ export type ReadJson =
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Parses JSON. Never throws. Nesting is checked before parsing, because parsing millions of brackets would block the thread for
- * seconds, and so would each traversal of the result.
+ * Parses JSON. Nesting is checked before parsing, because parsing millions of brackets would block the thread for seconds, and
+ * so would each traversal of the result. Throws only `HeapTooSmall`, and only on a thread with a limited heap.
  * @param maxDepth how deep arrays and objects may be nested
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
   if (isDeeperThan(text, maxDepth)) {
     return { ok: false, tooDeep: true, error: `nested more than ${maxDepth} levels deep` }
   }
+  if (text.length > FITS_ANY_HEAP) assertFitsHeap(text)
   try {
     return { ok: true, value: JSON.parse(text) }
   } catch (error) {

@@ -20,8 +20,8 @@ export interface AccountStore {
    */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
-  /** Returns keys, newest first. */
-  searchKeys(search: KeySearch): Promise<KeyRecord[]>
+  /** Returns keys, newest first. Returns null if the key of `beforeKeyId` does not exist, as after the deletion of its account. */
+  searchKeys(search: KeySearch): Promise<KeyRecord[] | null>
 
   /** Returns accounts in the order of their names. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>

@@ -38,7 +38,7 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     return rows.map((row) => textOf(row, 'hash'))
   }),
 
-  searchKeys: read(function* ({ account, beforeKeyId, limit }: KeySearch): Steps<KeyRecord[]> {
+  searchKeys: read(function* ({ account, beforeKeyId, limit }: KeySearch): Steps<KeyRecord[] | null> {
     const which = allOf(
       account === undefined ? undefined : sql`k.account = ${account}`,
       beforeKeyId === undefined
@@ -46,7 +46,8 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
         : sql`(k.created_at_ms, k.id) < (select created_at_ms, id from keys where id = ${beforeKeyId})`,
     )
     const rows = yield sql`${KEYS} where ${which} order by k.created_at_ms desc, k.id desc limit ${limit}`
-    return rows.map(readKey)
+    if (rows.length > 0 || beforeKeyId === undefined) return rows.map(readKey)
+    return (yield sql`select 1 from keys where id = ${beforeKeyId}`).length > 0 ? [] : null
   }),
 
   revokeKey: write(function* (keyId: string, nowMs: number): Steps<RevokeResult> {

@@ -17,6 +17,7 @@ import {
   trace,
 } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { CLIENT_GONE } from '../client-gone.ts'
 import type { Usage } from '../job/job.ts'
 import { traceparentOf } from '../job/response-format.ts'
 import type { Poster } from '../net/post.ts'
@@ -236,9 +237,6 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
   '/v1/chat/completions',
   '/v1/responses',
 ])
-
-/** The status of a request whose client disconnected before the end of the response. The log has the same one. */
-const CLIENT_GONE = 499
 
 /**
  * Records a server span for each request that creates jobs. It continues the trace in the W3C header `traceparent`, which is

@@ -140,7 +140,7 @@ describe('what a template rejects', () => {
       (message: string): Script =>
       ({ body }) =>
         body.messages[0]?.role === 'system' ? reply.status(400, { body: { error: { message } } }) : undefined
-    const schemaJson = '{"type":"object"}'
+    const schemaJson = '{"type":"object","properties":{}}'
     const form: AnswerForm = { kind: 'schema', schemaJson, strict: false, isObject: true }
     const learned = async (message: string) => {
       const { router } = await startRouter(t, { a: about(message) })

@@ -3,7 +3,6 @@
  * and truncated before they are stored or shown.
  */
 import type { ChatCompletion, ChatCompletionMessage } from 'openai/resources/chat/completions'
-import { parseIfJson } from '../json-object.ts'
 import { GENERATION_FAILED, NO_CHOICES, NO_FLEX_CAPACITY, NO_TEXT } from './failure-kinds.ts'
 import { MASKED_CHARACTERS, MAX_UPSTREAM_MESSAGE_LENGTH, type Mask } from './mask.ts'
 import type { Reply, TokenCount, UpstreamError } from './model-server.ts'
@@ -15,6 +14,7 @@ import {
   NO_PROVIDER,
   POLICY_CODES,
   POLICY_WORDS,
+  parse,
   providerError,
 } from './vendor-errors.ts'
 
@@ -61,7 +61,7 @@ export function upstreamError(
 
 /** Reads the body of a response with a 2xx status. */
 export function readCompletion(status: number, body: string, mask: Mask): Reply {
-  const completion = fields<ChatCompletion & { error: unknown }>(parseIfJson(body))
+  const completion = fields<ChatCompletion & { error: unknown }>(parse(body))
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
     Array.isArray(completion?.choices) ? completion.choices[0] : undefined,
   )
@@ -170,7 +170,7 @@ export function readFailure(
   retryAfterMs: number | null,
   mask: Mask,
 ): Reply {
-  const body = text === null ? undefined : parseIfJson(text)
+  const body = text === null ? undefined : parse(text)
   // Some servers send the error in an array of one element.
   const outer = fields<WireError>(Array.isArray(body) ? body[0] : body)
   const error = fields<WireError>(outer?.error) ?? outer

@@ -84,6 +84,13 @@ describe('the form of the answer', () => {
     assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
   })
 
+  it('the schema of any object: json_object and an instruction', () => {
+    const form = schemaForm({ type: 'object' }, false)
+    const body = sent(form, 'json_schema')
+    assert.deepEqual(body.response_format, { type: 'json_object' })
+    assert.match(body.messages[0]?.content ?? '', /JSON/)
+  })
+
   it('schema, none: an instruction alone', () => {
     const body = sent(schemaForm(object, true), 'none')
     assert.equal(body.response_format, undefined)

@@ -4,6 +4,7 @@
  */
 import type { UpstreamSettings } from '../config/settings.ts'
 import type { JobOptions } from '../job/options.ts'
+import { ANY_OBJECT_JSON } from '../job/response-format.ts'
 import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
 import type { AnswerForm, JsonMode, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
@@ -86,6 +87,7 @@ function wireFormat(form: AnswerForm, mode: JsonMode): string {
 
 function jsonMode(form: Exclude<AnswerForm, { kind: 'text' }>, supported: StructuredOutput): JsonMode {
   if (form.kind === 'json') return 'instruction'
+  if (form.schemaJson === ANY_OBJECT_JSON && supported !== 'none') return 'json_object'
   if (supported === 'json_schema') return form.strict ? 'json_schema_strict' : 'json_schema'
   // With `json_object` every answer is an object, so it is of no use for schemas of other types.
   return supported === 'json_object' && form.isObject ? 'json_object' : 'instruction'

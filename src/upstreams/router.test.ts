@@ -23,7 +23,7 @@ describe('the record of a call', () => {
     const { router } = await startRouter(t, { a: failing, settings: { a: settings } })
     const form = {
       kind: 'schema',
-      schemaJson: '{"type":"object"}',
+      schemaJson: '{"type":"object","properties":{}}',
       strict: false,
       isObject: true,
     } as const

@@ -10,6 +10,7 @@
 import { makeExample, readSchema } from 'parley-json-schema'
 import type { Clock } from '../clock.ts'
 import type { Message, SchemaObject } from '../job/job.ts'
+import { ANY_OBJECT_JSON } from '../job/response-format.ts'
 import { pause, Stop, type StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
 import { upstreamError } from './read-completion.ts'
@@ -148,13 +149,18 @@ function answerText(form: AnswerForm, echo: string): string | null {
     case 'text':
       return `This is a simulated answer; the last message was: "${echo}"`
     case 'json':
-      return JSON.stringify({ simulated: true, last_message: echo })
+      return echoJson(echo)
     case 'schema': {
+      if (form.schemaJson === ANY_OBJECT_JSON) return echoJson(echo)
       const read = readSchema(JSON.parse(form.schemaJson) as SchemaObject)
       const example = read.ok ? makeExample(read.schema) : null
       return example === null ? null : JSON.stringify(example.value)
     }
   }
+}
+
+function echoJson(echo: string): string {
+  return JSON.stringify({ simulated: true, last_message: echo })
 }
 
 /** The last user message without its directives. */

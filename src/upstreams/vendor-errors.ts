@@ -5,6 +5,7 @@
  */
 
 import { isObject, parseIfJson } from '../json-object.ts'
+import { assertFitsHeap, FITS_ANY_HEAP } from '../json-text/json-heap.ts'
 
 /** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
 export const NO_CREDIT_CODES: readonly (string | null)[] = [
@@ -190,7 +191,7 @@ export function providerError(error: object): unknown {
   if (!('metadata' in error) || !isObject(error.metadata)) return null
   const { raw } = error.metadata
   if (typeof raw !== 'string') return raw ?? null
-  return parseIfJson(raw) ?? raw
+  return parse(raw) ?? raw
 }
 
 /** FastAPI puts the location of a problem next to its message: `{"loc":["body","messages",0],"msg":"Field required"}`. */
@@ -198,4 +199,10 @@ function withPlace(error: object, words: string): string {
   const place = 'loc' in error && Array.isArray(error.loc) ? error.loc : []
   const path = place.filter((step) => typeof step === 'string' || typeof step === 'number').join('.')
   return path === '' ? words : `${path}: ${words}`
+}
+
+/** Returns undefined for text that is not JSON. Throws `HeapTooSmall` on a thread whose heap may be too small for the values. */
+export function parse(text: string): unknown {
+  if (text.length > FITS_ANY_HEAP) assertFitsHeap(text)
+  return parseIfJson(text)
 }

@@ -1,7 +1,7 @@
 /** The routes of `/v1/batches`. A batch of another account gets the same error as one that does not exist. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type AboutBatch, aboutOf, progressOf } from '../batches/progress.ts'
+import { type AboutBatch, aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
 import type { Files } from '../files/files.ts'
 import { JSON_TYPE } from '../http/envelope.ts'
@@ -32,11 +32,6 @@ const WINDOW_MS = 86_400_000
 /** How many batches of an account may be open at the same time. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
-/**
- * After each batch with more characters than this, a list lets other requests run. Such a batch has many problems; a hundred of
- * them would take the event loop a quarter of a second.
- */
-const LARGE = 10_000
 /** A client may repeat its request this long after the first try: OpenAI's clients try three times, for ten minutes each. */
 const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
@@ -92,7 +87,7 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
       const data: string[] = []
       for (const batch of batches) {
         data.push(JSON.stringify(viewOf(batch)))
-        if (batch.progressJson.length > LARGE) await nextTurn()
+        if (isLarge(batch)) await nextTurn()
       }
       const [first, last] = [batches.at(0), batches.at(-1)].map((one) => one && PREFIX + one.id)
       const page = { first_id: first ?? null, last_id: last ?? null, has_more: rows.length > limit }

@@ -10,6 +10,7 @@ import { FieldProblem } from '../job/field-rules.ts'
 import { type Message, ROLES, type Role } from '../job/job.ts'
 import { type JobOptions, jobOptions, OPTION_NAMES } from '../job/options.ts'
 import type { SingleCreate } from '../job/request.ts'
+import { ANY_OBJECT } from '../job/response-format.ts'
 import { isObject } from '../json-object.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -19,7 +20,7 @@ export interface FieldPolicy {
   readonly ignored: readonly string[]
   /**
    * Fields, supported or not, that may have neutral values: these do not change the answer. The function returns whether a value
-   * is neutral.
+   * is neutral. If several fields of a request are not supported, the error names the one that comes first here.
    */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
@@ -62,16 +63,23 @@ export function supportedFields(
       : new FieldProblem(path, 'must be an object')
   }
   const fields: Record<string, unknown> = {}
+  let unsupported: string | null = null
   for (const [name, field] of Object.entries(value)) {
     if (field === null || field === undefined) continue
     if (Object.hasOwn(neutral, name) && neutral[name]?.(field)) continue
     if (supported.includes(name)) fields[name] = field
-    else if (!isIgnored(name, ignored)) {
-      const shown = name.slice(0, LONGEST_NAME)
-      throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
-    }
+    else if (!isIgnored(name, ignored)) unsupported = firstOf(unsupported, name, neutral)
   }
-  return fields
+  if (unsupported === null) return fields
+  const shown = unsupported.slice(0, LONGEST_NAME)
+  throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
+}
+
+/** Returns the name that comes first in the policy. Names that are not in it come last, in the order of the request. */
+function firstOf(earlier: string | null, name: string, neutral: FieldPolicy['neutral']): string {
+  if (earlier === null) return name
+  if (!Object.hasOwn(neutral, name)) return earlier
+  return Object.keys(neutral).find((one) => one === earlier || one === name) ?? earlier
 }
 
 function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
@@ -130,6 +138,7 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
     case 'json_object':
     case 'json_schema': {
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
+      if (inner === undefined && type === 'json_object') return { format: 'json', schema: ANY_OBJECT }
       if (inner === undefined) return { format: 'json' }
       if (!isObject(inner))
         throw new FieldProblem(`${field}${isNested ? '.json_schema' : ''}.schema`, 'must be an object')

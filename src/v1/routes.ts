@@ -14,7 +14,7 @@
  * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
  * - `upload.ts` and `multipart.ts` store a file while it arrives. `files/` knows nothing of OpenAI's shapes.
  */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { JSON_TYPE } from '../http/envelope.ts'
 import type { Tier } from '../job/tier.ts'
 import { Type } from '../typed-schema.ts'
@@ -71,13 +71,17 @@ function modelRoutes(app: FastifyInstance, { models, startedAt }: ModelRoutes): 
     params: Type.Object({ model: Type.String() }),
     response: { 200: oneModel, ...errorResponses },
   }
+  const answer = (model: string, { caller }: FastifyRequest, reply: FastifyReply) => {
+    if (!allowed(caller.tier).includes(model)) throw noSuchModel(model)
+    return reply.header('content-type', JSON_TYPE).send(JSON.stringify(view(model)))
+  }
   app.get<{ Params: { model: string } }>(
     '/v1/models/:model',
     { config, schema: retrieved },
-    (request, reply) => {
-      const { model } = request.params
-      if (!allowed(request.caller.tier).includes(model)) throw noSuchModel(model)
-      return reply.header('content-type', JSON_TYPE).send(JSON.stringify(view(model)))
-    },
+    (request, reply) => answer(request.params.model, request, reply),
+  )
+  // Older clients, such as version 4 of OpenAI's for Node, do not encode the `/` in `org/model`.
+  app.get<{ Params: { '*': string } }>('/v1/models/*', { config }, (request, reply) =>
+    answer(request.params['*'], request, reply),
   )
 }

@@ -67,6 +67,14 @@ onAnyStore(() => {
     }
   })
 
+  test('413: a body of millions of tiny values, which a thread has not enough memory to parse', async (t) => {
+    const settings = { cpu: { thread_heap_mb: 64 }, limits: { batch_body_bytes: 24 * 1024 * 1024 } }
+    const { parley } = await startStage(t, { settings })
+    const body = `[${'{},'.repeat(7_000_000)}{}]`
+    const { details } = refused(await parley.post(`${MESSAGES}/batches`, body, await parley.key()), 413)
+    assert.match(details ?? '', /cpu\.thread_heap_mb/)
+  })
+
   test('a long text that is not UTF-8 is rejected like a short one', async (t) => {
     const { parley } = await startStage(t)
     const body = Buffer.from(JSON.stringify(job({ messages: [{ role: 'user', content: filled('text ') }] })))

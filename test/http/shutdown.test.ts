@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
+import { finished } from 'node:stream/promises'
 import { test } from 'node:test'
 import { Client } from 'undici'
 import { reply } from '../model-server.ts'
@@ -73,6 +74,51 @@ onEachStore(() => {
     assert.deepEqual(await getOn(rejected, '/nowhere'), [404, 'close'])
 
     // Then the drain begins, and the request that waits for its job gets a 202.
+    clock.advance(LAST_REQUESTS_MS)
+    assert.equal((await waiting).status, 202)
+    models.release()
+    await stopped
+  })
+
+  test('a client that sends a large body to a stopping server gets its error, and is not reset', async (t) => {
+    // As above, for a test that fails early.
+    let stage: Stage | undefined
+    t.after(() => stage?.clock.advance(LISTEN_MS + LAST_REQUESTS_MS))
+    const settings = {
+      shutdown: { listen_seconds: LISTEN_MS / 1000 },
+      limits: { body_bytes: 1_000_000, rejections_per_second: 1_000_000 },
+    }
+    stage = await startStage(t, { settings })
+    const { parley, models, clock } = stage
+    models.script = () => reply.stall()
+    const waiting = parley.post(MESSAGES, job(), await parley.key())
+    await models.received(1)
+    const { port, hostname } = new URL(parley.url)
+    const heads = [
+      [`POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\n`, 401],
+      [
+        `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${await parley.key()}\r\ncontent-type: application/json\r\n`,
+        413,
+      ],
+    ] as const
+    const sockets = heads.map(() => connect(Number(port), hostname))
+    for (const socket of sockets) {
+      socket.write('GET /healthz HTTP/1.1\r\nhost: parley\r\n\r\n')
+      await once(socket, 'data')
+    }
+    const stopped = parley.stop()
+    clock.advance(LISTEN_MS)
+    while (await isAccepted(parley.url)) {}
+    // So much is read while the clock stands still.
+    const bytes = 1_900_000
+    for (const [at, socket] of sockets.entries()) {
+      const [head, status] = heads[at] ?? []
+      socket.write(`${head}content-length: ${bytes}\r\n\r\n`)
+      const [response] = await once(socket, 'data')
+      assert.match(String(response), new RegExp(`^HTTP/1.1 ${status} [\\s\\S]*connection: close`, 'i'))
+      socket.resume().end(Buffer.alloc(bytes, 'x'))
+      await finished(socket)
+    }
     clock.advance(LAST_REQUESTS_MS)
     assert.equal((await waiting).status, 202)
     models.release()

@@ -2,8 +2,8 @@
  * `npm run mutants` makes random mistakes in copies of the sources, and counts how many the tests find. See
  * docs/internals/simulation.md.
  */
-import { parseArgs } from 'node:util'
 import { INSTALLATION, installation } from '../postgres/installation.ts'
+import { readOptions } from '../support/command-options.ts'
 import { CLONE } from '../support/test-files.ts'
 import { choose } from './choose.ts'
 import { describe, type Entry, Report, tableOf } from './report.ts'
@@ -21,24 +21,26 @@ const FOLDERS = [
   'json-schema/src',
 ]
 
-const { values } = parseArgs({
-  options: {
-    count: { type: 'string', default: '300' },
-    seed: { type: 'string' },
-    /** A folder such as `queue` or `client`; can be repeated. */
-    folder: { type: 'string', multiple: true },
-    /** The number of mutants that run at the same time. */
-    jobs: { type: 'string', default: '1' },
-    /** The file to which results are added. Mutants in it do not run again. */
-    report: { type: 'string' },
-    /** A mutant whose tests report nothing for this long counts as found. */
-    'idle-seconds': { type: 'string', default: '120' },
-    /** After this time, no more mutants start. */
-    minutes: { type: 'string' },
-    /** Prints the diffs and runs nothing. */
-    list: { type: 'boolean', default: false },
+const values = readOptions(
+  'Makes random mistakes in copies of the sources, and counts how many the tests find.',
+  {
+    count: { type: 'string', default: '300', help: 'The number of mistakes.' },
+    seed: { type: 'string', help: 'Selects the mistakes: the same seed makes the same ones.' },
+    folder: { type: 'string', multiple: true, help: 'A folder such as queue or client; can be repeated.' },
+    jobs: { type: 'string', default: '1', help: 'The number of mistakes that are tested at the same time.' },
+    report: {
+      type: 'string',
+      help: 'The file to which results are added. Mistakes in it are not tested again.',
+    },
+    'idle-seconds': {
+      type: 'string',
+      default: '120',
+      help: 'A mistake whose tests report nothing for this long counts as found.',
+    },
+    minutes: { type: 'string', help: 'After this time, no more mistakes are tested.' },
+    list: { type: 'boolean', default: false, help: 'Prints the diffs and tests nothing.' },
   },
-})
+)
 
 const print = (text: string) => void process.stdout.write(`${text}\n`)
 

@@ -27,7 +27,7 @@ test('OpenAI batch files are read, and results written as theirs', { timeout }, 
         model: 'gpt-4o-mini',
         messages: [
           { role: 'system', content: 'Hi.' },
-          { role: 'user', content: 'A river?' },
+          { role: 'user', content: 'A river?', name: 'me' },
         ],
         ...body,
       },
@@ -136,13 +136,25 @@ test('OpenAI lines that are not supported here are rejected by line', { timeout 
     ],
     [line({}, { messages: [{ role: 'tool', content: 'x' }] }), /body\.messages\[0\]\.role: must be one of/],
     [
-      line({}, { messages: [{ role: 'user', content: 'x', name: 'bob' }] }),
-      /body\.messages\[0\]\.name: is not a known field of a message/,
+      line(
+        {},
+        {
+          messages: [
+            { role: 'user', content: 'x', name: 'bob' },
+            { role: 'user', content: 'x', name: 'alice' },
+          ],
+        },
+      ),
+      /body\.messages\[1\]\.name: must be the same in all messages with the role user/,
+    ],
+    [
+      line({}, { messages: [{ role: 'user', content: 'x', nickname: 'bob' }] }),
+      /body\.messages\[0\]\.nickname: is not a known field of a message/,
     ],
     [line({}, { response_format: { type: 'grammar' } }), /body\.response_format\.type: must be one of/],
     [line({}, { model: 'gpt-4o' }), /model: tier user_max cannot use gpt-4o/],
     [line({ custom_id: 'b' }), /^$/],
-    [line({ custom_id: 'b' }), /custom_id: line 11 has the same custom_id/],
+    [line({ custom_id: 'b' }), /custom_id: line 12 has the same custom_id/],
     [jobLine('without an id'), /custom_id: is required with --format openai/],
   ]
   await write('openai.jsonl', wrong.map(([text]) => text).join('\n'))

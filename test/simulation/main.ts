@@ -4,7 +4,7 @@
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
+import { readOptions } from '../support/command-options.ts'
 import { generatePlan } from './generate.ts'
 import { STORES_AGREE, type Violation } from './ledger.ts'
 import { describeAction, type Plan, type StoredPlan } from './plan.ts'
@@ -12,24 +12,29 @@ import type { RealStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { type Result, simulate } from './simulate.ts'
 
-const { values } = parseArgs({
-  options: {
-    /** Runs only this seed, and prints its steps. */
-    seed: { type: 'string' },
-    /** Runs only the plan in this file, and prints its steps. */
-    plan: { type: 'string' },
-    /** With `--seed` or `--plan`: prints every event, including timers and store calls. */
-    all: { type: 'boolean', default: false },
-    /** The number of seeds. `from` is the first one (random if absent); after `minutes`, no further seed is started. */
-    seeds: { type: 'string', default: '1000' },
-    from: { type: 'string' },
-    minutes: { type: 'string' },
-    /** Stops at the first failure. */
-    'until-failure': { type: 'boolean', default: false },
-    /** A real store that also runs every call, `sqlite` or `postgres`. By default the plan's, or none. */
-    store: { type: 'string' },
-    /** Reports failures without shrinking them, which is faster. */
-    'no-shrink': { type: 'boolean', default: false },
+const values = readOptions('Runs many seeds of the simulation, or one with all its steps.', {
+  seed: { type: 'string', help: 'Runs only this seed, and prints its steps.' },
+  plan: { type: 'string', help: 'Runs only the plan in this file, and prints its steps.' },
+  all: {
+    type: 'boolean',
+    default: false,
+    help: 'With --seed or --plan: prints every event, including timers and store calls.',
+  },
+  seeds: { type: 'string', default: '1000', help: 'The number of seeds.' },
+  from: { type: 'string', help: 'The first seed; random if absent.' },
+  minutes: {
+    type: 'string',
+    help: 'After this time, no further seed is started, and --seeds does not count.',
+  },
+  'until-failure': { type: 'boolean', default: false, help: 'Stops at the first failure.' },
+  store: {
+    type: 'string',
+    help: "A real store that also runs every call, sqlite or postgres. By default the plan's, or none.",
+  },
+  'no-shrink': {
+    type: 'boolean',
+    default: false,
+    help: 'Reports failures without shrinking them, which is faster.',
   },
 })
 

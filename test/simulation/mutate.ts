@@ -1,18 +1,14 @@
 /**
  * The command `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds
- * there until one fails, and prints how many seeds that took.
- *
- * - `--only TEXT` takes the defects whose description contains the text.
- * - `--part 1/4` takes every fourth defect, to run parts in parallel.
- * - `--plans` runs each stored plan with the defect that the plan must detect. A plan whose history has changed since it was
- *   stored detects the defect no longer.
+ * there until one fails, and prints how many seeds that took. A plan whose history has changed since it was stored detects its
+ * defect no longer.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
+import { readOptions } from '../support/command-options.ts'
 import { MUTATIONS } from './mutations.ts'
 import type { Mutation } from './scheduling-mutations.ts'
 
@@ -20,19 +16,34 @@ const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 /** A history that does not end within this time counts as detected. */
 const TIMEOUT_MS = 600_000
 
-const { values } = parseArgs({
-  options: {
-    only: { type: 'string', default: '' },
-    seeds: { type: 'string', default: '2000' },
-    part: { type: 'string', default: '1/1' },
-    plans: { type: 'boolean', default: false },
+const values = readOptions(
+  'Makes each deliberate defect in a copy of the sources, and runs seeds until one fails.',
+  {
+    only: { type: 'string', default: '', help: 'Takes the defects whose description contains this text.' },
+    seeds: { type: 'string', default: '2000', help: 'The number of seeds for each defect.' },
+    part: {
+      type: 'string',
+      default: '1/1',
+      help: 'Such as 1/4: takes every fourth defect, to run parts in parallel.',
+    },
+    plans: {
+      type: 'boolean',
+      default: false,
+      help: 'Runs each stored plan with the defect that the plan must detect.',
+    },
   },
-})
+)
 const print = (text: string) => void process.stdout.write(`${text}\n`)
 
 async function copySources(): Promise<string> {
   const copy = await mkdtemp(join(tmpdir(), 'parley-mutations-'))
-  for (const part of ['src', 'test/simulation', 'test/postgres', 'package.json']) {
+  for (const part of [
+    'src',
+    'test/simulation',
+    'test/postgres',
+    'test/support/command-options.ts',
+    'package.json',
+  ]) {
     await cp(join(CLONE, part), join(copy, part), { recursive: true })
   }
   await symlink(join(CLONE, 'node_modules'), join(copy, 'node_modules'))

@@ -196,12 +196,13 @@ export function accountTests(on: On): void {
     // Created in the same millisecond as the last one: the IDs decide.
     await store.createKey(key({ id: 'key_6', hash: 'h6', createdAtMs: START_MS + 2 }))
     const found = async (over: { account?: string; beforeKeyId?: string; limit?: number } = {}) =>
-      (await store.searchKeys({ limit: 10, ...over })).map(({ id }) => id)
+      (await store.searchKeys({ limit: 10, ...over }))?.map(({ id }) => id)
     assert.deepEqual(await found(), ['key_7', 'key_6', 'key_8', 'key_9'])
     assert.deepEqual(await found({ account: 'acme' }), ['key_7', 'key_6', 'key_9'])
     assert.deepEqual(await found({ account: 'acme', beforeKeyId: 'key_7' }), ['key_6', 'key_9'])
     assert.deepEqual(await found({ beforeKeyId: 'key_6', limit: 1 }), ['key_8'])
-    assert.deepEqual(await found({ beforeKeyId: 'key_none' }), [])
+    assert.deepEqual(await found({ beforeKeyId: 'key_9' }), [])
+    assert.equal(await found({ beforeKeyId: 'key_none' }), undefined)
   })
 
   on('suspends an account, with all its keys, and resumes it', async (store) => {
@@ -238,7 +239,7 @@ export function accountTests(on: On): void {
     ] as const) {
       assert.equal(await store.setCaps('acme', caps), true)
       assert.deepEqual((await store.findKey('h1'))?.caps, caps)
-      assert.deepEqual((await store.searchKeys({ limit: 1 }))[0]?.caps, caps)
+      assert.deepEqual((await store.searchKeys({ limit: 1 }))?.[0]?.caps, caps)
       assert.deepEqual((await store.listAccounts({ limit: 1, nowMs: START_MS }))[0]?.caps, caps)
     }
     assert.equal(await store.setCaps('nobody', { ...NO_CAPS, monthlyJobs: 1 }), false)

@@ -4,6 +4,7 @@ import type { TaskRequest } from '../../src/cpu-pool/thread.ts'
 
 parentPort?.on('message', ({ input }: TaskRequest<'judge answer'>) => {
   while (input.text === 'loop') {}
+  if (input.text === 'fill') JSON.parse(`[${'{"a":[[]]},'.repeat(400_000)}{}]`)
   parentPort?.postMessage({ ok: true, output: threadId })
   if (input.text === 'die') process.exit()
 })

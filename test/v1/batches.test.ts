@@ -12,6 +12,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Parley, type ParleyOptions, startParley } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
+import { turnsOfList } from '../support/large-batches.ts'
 import { openaiOf } from './official-client.ts'
 
 const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
@@ -445,6 +446,39 @@ onEachStore(() => {
     )
   })
 
+  test('a line whose job is deleted while an earlier line waits does not run again', async (t) => {
+    const { openai, models, parley, key } = await start(t)
+    const capStoredBytes = async (max_stored_bytes: number | 'none') => {
+      const caps = { max_monthly_jobs: 'none', max_monthly_tokens: 'none', max_stored_bytes }
+      granted(await parley.post('/admin/api/accounts/user_max/caps', caps, undefined, ADMIN), 200)
+    }
+    await capStoredBytes(300_000)
+    const created = await submit(openai, [chatLine('large', 'x'.repeat(200_000)), chatLine('small')])
+    const done = await eventually(
+      async () => granted(await parley.get('/api/v1/messages?status=completed', key), 200).jobs,
+      (jobs) => jobs.length > 0,
+      { signal: t.signal },
+    )
+    const { errors } = await eventually(
+      () => openai.batches.retrieve(created.id),
+      ({ errors }) => (errors?.data?.length ?? 0) > 0,
+      { signal: t.signal },
+    )
+    assert.match(errors?.data?.[0]?.message ?? '', /bytes/)
+    granted(
+      await parley.request(`/api/v1/messages/${done[0].job_id}`, {
+        method: 'DELETE',
+        headers: { 'x-api-key': key },
+      }),
+      200,
+    )
+    await capStoredBytes('none')
+    const batch = await ended(t, openai, created)
+    assert.equal(models.requests.length, 2)
+    assert.deepEqual(codesOf(await linesOf(openai, batch.error_file_id)), { small: 'job_deleted' })
+    assert.deepEqual(batch.request_counts, { total: 2, completed: 1, failed: 1 })
+  })
+
   test('a batch whose input file is deleted before all of it was read fails, with the answers that are there', async (t) => {
     const { openai, models } = await start(t)
     models.script = () => reply.stall()
@@ -575,25 +609,6 @@ onEachStore(() => {
     await assert.rejects(openai.batches.retrieve('batch_x'), { status: 404 })
     for (const id of ids) await ended(t, openai, { id } as Batch)
     // Batches with many problems are large, so other work runs between them.
-    const { store } = parley
-    const [row] = await store.listBatches({ account: 'user_max', limit: 1 })
-    let turn = 0
-    const turns = new Set<number>()
-    const large = {
-      ...row,
-      get progressJson() {
-        turns.add(turn)
-        return `${row?.progressJson}${' '.repeat(1e5)}`
-      },
-    }
-    t.mock.method(store, 'listBatches', async () => [large, large, large])
-    const count = () => {
-      turn++
-      counting = setImmediate(count)
-    }
-    let counting = setImmediate(count)
-    await openai.batches.list()
-    clearImmediate(counting)
-    assert.equal(turns.size, 3)
+    assert.equal(await turnsOfList(t, parley, () => openai.batches.list()), 3)
   })
 })

@@ -93,6 +93,19 @@ onEachStore(() => {
     })
   })
 
+  test('json_object asks the server for an object, and accepts no other JSON', async (t) => {
+    const { parley, models } = await startStage(t)
+    const openai = openaiOf(parley, await parley.key())
+    models.script = ({ body }) => reply.text(body.messages.length > 2 ? '{"list":[1]}' : '[1]')
+    const { choices } = await openai.chat.completions.create({
+      ...HELLO,
+      response_format: { type: 'json_object' },
+    })
+    assert.equal(choices[0]?.message.content, '{"list":[1]}')
+    const sent = models.completions().map(({ body }) => body.response_format)
+    assert.deepEqual(sent, [{ type: 'json_object' }, { type: 'json_object' }])
+  })
+
   test('a header lists what is not checked of a schema, in both routes', async (t) => {
     const { parley } = await startStage(t, { script: () => reply.json({}) })
     const openai = openaiOf(parley, await parley.key())
@@ -118,6 +131,9 @@ onEachStore(() => {
     assert.deepEqual(listed.map(({ id }) => id).sort(), ['gpt-5-mini', 'gpt-auto'])
     const max = openaiOf(parley, await parley.key('user_max'))
     assert.equal((await max.models.retrieve('org/model')).id, 'org/model')
+    // Version 4 of the client does not encode the slash.
+    assert.equal((await max.get<{ id: string }>('/models/org/model')).id, 'org/model')
+    await assert.rejects(max.get('/models/org/other'), { status: 404, code: 'model_not_found' })
     await assert.rejects(openai.models.retrieve('gpt-5'), OpenAI.NotFoundError)
   })
 

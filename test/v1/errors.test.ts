@@ -29,6 +29,9 @@ onEachStore(() => {
     const wrong: [string, Record<string, unknown>][] = [
       ['stream', { stream: true }],
       ['tools', { tools: [{ type: 'function', function: { name: 'f' } }] }],
+      // The fields that follow from a stream or from tools come first in some clients.
+      ['stream', { top_k: 3, stream_options: { include_usage: true }, stream: true }],
+      ['tools', { tool_choice: 'required', tools: [{ type: 'function', function: { name: 'f' } }] }],
       ['n', { n: 2 }],
       ['logprobs', { logprobs: true }],
       ['top_k', { top_k: 3 }],

@@ -14,7 +14,7 @@ const BODY_FIELDS = [
   ...['model', 'messages', 'response_format', 'max_completion_tokens', 'metadata'],
   ...OPTIONS,
 ]
-const MESSAGE_FIELDS = ['role', 'content']
+const MESSAGE_FIELDS = ['role', 'content', 'name']
 
 /** Fields that are ignored if the function returns true, because they do not affect the answer with this value. */
 const IGNORED_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
@@ -58,6 +58,8 @@ function bodyProblem(body: Fields, drop: readonly string[]): string | null {
 
 function messagesProblem(messages: unknown): string | null {
   if (!Array.isArray(messages)) return 'body.messages: must be an array'
+  // As below `/v1`: names are ignored unless they distinguish participants of one role.
+  const names = new Map<unknown, unknown>()
   for (const [index, message] of messages.entries()) {
     const field = `body.messages[${index}]`
     if (!isObject(message)) return `${field}: must be an object`
@@ -65,6 +67,10 @@ function messagesProblem(messages: unknown): string | null {
       return `${field}.role: must be one of ${ROLES.join(', ')}`
     }
     if (typeof message.content !== 'string') return `${field}.content: must be a string`
+    const { role, name = null } = message
+    if (!names.has(role)) names.set(role, name)
+    else if (names.get(role) !== name)
+      return `${field}.name: must be the same in all messages with the role ${role}`
     const unknown = Object.entries(message).find(
       ([name, value]) => !MESSAGE_FIELDS.includes(name) && value !== null,
     )

@@ -1,4 +1,5 @@
 /** The routes that list and show jobs, batches, callbacks, accounts, keys, admin tokens, usage and the audit log. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import {
   account,
@@ -13,7 +14,7 @@ import {
 import { KEY_ID } from '../../admin/action.ts'
 import { tokenList, tokenView } from '../../admin/admin-tokens.ts'
 import { auditList, auditListView } from '../../admin/audit-entry.ts'
-import { batchDetails, batchDetailsView, batchList, batchSummaryView } from '../../admin/batch-view.ts'
+import { batchDetails, batchDetailsView, batchList, batchSummaries } from '../../admin/batch-view.ts'
 import {
   ACCOUNT_NAME,
   accountName,
@@ -189,7 +190,7 @@ export function batchRoutes(app: FastifyInstance, { store, clock }: AdminOptions
       const { rows, more } = await pageOf(query, (limit) =>
         store.listBatches({ ...defined({ account, afterBatchId }), onlyOpen: open === 'true', limit }),
       )
-      const batches = rows.map((row) => batchSummaryView(row, clock.nowMs()))
+      const batches = await batchSummaries(rows, clock.nowMs(), nextTurn)
       const next = more ? (batches.at(-1)?.batch_id ?? null) : null
       return [`${batches.length} batches.`, { batches, more, next }]
     },
@@ -331,9 +332,12 @@ export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
     success: 'A page of keys.',
     data: keyList,
     read: async ({ query: { account, before, ...query } }) => {
-      const { rows, more } = await pageOf(query, (limit) =>
-        store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit }),
-      )
+      const { rows, more } = await pageOf(query, async (limit) => {
+        const found = await store.searchKeys({ ...defined({ account, beforeKeyId: before }), limit })
+        if (found === null)
+          throw invalid('before: this key does not exist any more; read the first page again')
+        return found
+      })
       return [`${rows.length} keys.`, { keys: rows.map(keyView), more }]
     },
   })

@@ -488,10 +488,32 @@ alter table outcomes alter column content_zstd set storage external;
  * Frees a key only if none of its jobs exists, because the others would run twice. Earlier versions freed it if one was
  * missing.
  */
-const anyJobTakesKey = takenKeys
-  .replace('create function', 'create or replace function')
-  .replace('is_repeat and exists', 'is_repeat and not exists')
-  .replace('limit 1) is null', 'limit 1) is not null')
+const anyJobTakesKey = `
+create or replace function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
+returns table (request integer, fingerprint text, job_ids text) language plpgsql as $$
+declare
+  is_repeat boolean;
+begin
+  perform pg_advisory_xact_lock(lock) from (
+    select distinct hashtextextended(u.account || chr(31) || u.key, 0) as lock
+    from unnest(accounts, keys) as u(account, key) order by 1
+  ) locks;
+  for request, fingerprint, job_ids, is_repeat in
+    select u.request, i.fingerprint, i.job_ids, i.fingerprint = u.fingerprint and i.job_ids <> u.ids
+    from unnest(requests, accounts, keys, fingerprints, ids) as u(request, account, key, fingerprint, ids)
+    cross join lateral (
+      select * from idempotency as i where i.account = u.account and i.key = u.key limit 1
+    ) i
+    where i.until_ms > now_ms
+  loop
+    continue when is_repeat and not exists (
+      select 1 from json_array_elements_text(job_ids::json) as earlier(id)
+      where (select j.id from jobs j where j.id = earlier.id::uuid limit 1) is not null
+    );
+    return next;
+  end loop;
+end $$;
+`
 
 export const MIGRATIONS: readonly string[] = [
   first,

@@ -109,6 +109,8 @@ onEachStore(async () => {
     assert.deepEqual([page.keys.map(({ id }: { id: string }) => id), page.more], [ids.slice(0, 2), true])
     const rest = granted(await admin.get(`/keys?account=many&limit=2&before=${ids[1]}`), 200)
     assert.deepEqual([rest.keys.map(({ id }: { id: string }) => id), rest.more], [ids.slice(2), false])
+    const gone = /^before: this key does not exist any more/
+    invalid(await admin.get('/keys?account=many&before=key_000000000000'), gone)
   })
 
   test('errors in a new key are reported by field', async () => {

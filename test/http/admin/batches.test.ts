@@ -9,6 +9,7 @@ import { type ModelServerForTests, reply, startModelServer } from '../../model-s
 import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, type Parley, startParley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
+import { turnsOfList } from '../../support/large-batches.ts'
 import { openaiOf } from '../../v1/official-client.ts'
 import { CHAT, submitBatch } from '../../v1/submit-batch.ts'
 import { granted } from '../expect.ts'
@@ -50,6 +51,12 @@ const download = (parley: Parley, id: string, which: 'output' | 'error') =>
   parley.request(`${BASE}/batches/${id}/${which}`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } })
 
 onEachStore(() => {
+  test('while batches with many problems are listed, other work runs between them', async (t) => {
+    const { parley, openai, admin } = await start(t)
+    await whenEnded(t, openai, await submitBatch(openai, ['one']))
+    assert.equal(await turnsOfList(t, parley, async () => granted(await admin.get('/batches'), 200)), 3)
+  })
+
   test('operators list batches, and see the progress, cost and files of one', async (t) => {
     const { parley, models, openai, admin } = await start(t)
     models.script = (request) =>

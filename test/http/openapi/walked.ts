@@ -66,8 +66,8 @@ async function endedBatch({ parley, models, clock }: Stage, key: string): Promis
 
 async function keyId(parley: Parley): Promise<string> {
   await parley.key('user_pro', 'to-be-moved')
-  const [found] = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
-  return found?.id ?? ''
+  const found = await parley.store.searchKeys({ account: 'to-be-moved', limit: 1 })
+  return found?.[0]?.id ?? ''
 }
 
 async function tokenId(parley: Parley): Promise<string> {

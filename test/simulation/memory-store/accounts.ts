@@ -73,10 +73,10 @@ export function accountOperations(db: MemoryDatabase) {
         .sort()
         .slice(0, limit),
 
-    searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] {
+    searchKeys({ account, beforeKeyId, limit }: KeySearch): KeyRecord[] | null {
       const newestFirst = [...db.keys.values()].sort(byAge).reverse()
       const last = newestFirst.findIndex(({ id }) => id === beforeKeyId)
-      if (beforeKeyId !== undefined && last < 0) return []
+      if (beforeKeyId !== undefined && last < 0) return null
       return newestFirst
         .slice(last + 1)
         .filter((key) => account === undefined || key.account === account)
