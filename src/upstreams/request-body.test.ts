@@ -34,6 +34,10 @@ const asSchema = (strict: boolean) => ({
   type: 'json_schema',
   json_schema: { name: SCHEMA_NAME, schema: object, strict },
 })
+const nameOf = (form: AnswerForm) =>
+  form.kind === 'schema'
+    ? `schema of ${form.isObject ? 'an object' : 'a list'}, strict ${form.strict}`
+    : form.kind
 const asObject = { type: 'json_object' }
 const text: AnswerForm = { kind: 'text' }
 const json: AnswerForm = { kind: 'json' }
@@ -53,7 +57,7 @@ describe('the form of the answer', () => {
     [schemaForm(list, true), 'json_object', 'instruction', undefined],
     [schemaForm(object, true), 'none', 'instruction', undefined],
   ] as const) {
-    it(`${JSON.stringify(form)} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
+    it(`${nameOf(form)} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
       const format = requestFormat(form, 'native', supported)
       const { instruction, ...rest } = format
       assert.deepEqual(rest, { roles: 'native', ...(mode && { json_mode: mode }) })
