@@ -6,98 +6,92 @@ import { PollingLoop } from './polling-loop.ts'
 
 const PAUSE_MS = 1000
 
-function loopOf(clock: FakeClock, task: () => Promise<void>, pauseMs: number | (() => number) = PAUSE_MS) {
-  const errors: unknown[] = []
+/** A loop whose task calls `task` with the number of the run. */
+function start(task: (run: number) => Promise<void>, pauseMs: number | ((run: number) => number) = PAUSE_MS) {
+  const clock = new FakeClock()
+  const seen = { runs: 0, errors: [] as unknown[] }
   const loop = new PollingLoop({
     clock,
-    pauseMs,
-    task,
-    onError: (error) => errors.push(error),
+    pauseMs: typeof pauseMs === 'number' ? pauseMs : () => pauseMs(seen.runs),
+    task: () => {
+      seen.runs += 1
+      return task(seen.runs)
+    },
+    onError: (error) => seen.errors.push(error),
   })
-  return { loop, errors }
+  return { clock, loop, seen }
+}
+
+/** A loop whose runs end when the test ends them. */
+function startHeld() {
+  let held = Promise.withResolvers<void>()
+  const end = () => {
+    held.resolve()
+    held = Promise.withResolvers()
+  }
+  return { ...start(() => held.promise), end }
 }
 
 test('the first run starts after a pause, and each later one a pause after the end of the one before', async () => {
-  const clock = new FakeClock()
-  let runs = 0
-  let end = Promise.withResolvers<void>()
-  const { loop } = loopOf(clock, () => {
-    runs += 1
-    return end.promise
-  })
+  const { clock, loop, seen, end } = startHeld()
   assert.deepEqual(clock.pending(), [])
   loop.start()
   clock.advance(PAUSE_MS - 1)
-  assert.equal(runs, 0)
+  assert.equal(seen.runs, 0)
   clock.advance(1)
-  assert.equal(runs, 1)
+  assert.equal(seen.runs, 1)
   clock.advance(10 * PAUSE_MS)
-  assert.equal(runs, 1, 'never twice at once')
-  end.resolve()
-  end = Promise.withResolvers()
+  assert.equal(seen.runs, 1, 'never twice at once')
+  end()
   assert.equal(await clock.timerSet(), PAUSE_MS)
   clock.advance(PAUSE_MS)
-  assert.equal(runs, 2)
+  assert.equal(seen.runs, 2)
 })
 
 test('each pause may have a length of its own', async () => {
-  const clock = new FakeClock()
-  let runs = 0
-  const task = async () => {
-    runs += 1
-  }
-  const { loop } = loopOf(clock, task, () => (runs === 1 ? 20 : PAUSE_MS))
+  const { clock, loop, seen } = start(
+    async () => {},
+    (run) => (run === 1 ? 20 : PAUSE_MS),
+  )
   loop.start()
   for (const pauseMs of [PAUSE_MS, 20, PAUSE_MS]) {
     assert.equal(await clock.timerSet(), pauseMs)
     clock.advance(pauseMs)
   }
-  assert.equal(runs, 3)
+  assert.equal(seen.runs, 3)
 })
 
 test('an error is reported and the loop continues', async () => {
-  const clock = new FakeClock()
   const failure = new Error('unreachable')
-  let runs = 0
-  const { loop, errors } = loopOf(clock, async () => {
-    runs += 1
-    if (runs === 1) throw failure
+  const { clock, loop, seen } = start(async (run) => {
+    if (run === 1) throw failure
   })
   loop.start()
   for (let run = 1; run <= 2; run++) clock.advance(await clock.timerSet())
-  assert.deepEqual([runs, errors], [2, [failure]])
+  assert.deepEqual(seen, { runs: 2, errors: [failure] })
 })
 
 test('a loop that is woken runs at once, or once more after the run in progress', async () => {
-  const clock = new FakeClock()
-  let runs = 0
-  let end = Promise.withResolvers<void>()
-  const { loop } = loopOf(clock, () => {
-    runs += 1
-    return end.promise
-  })
+  const { clock, loop, seen, end } = startHeld()
   loop.wake()
-  assert.equal(runs, 0, 'not before it is started')
+  assert.equal(seen.runs, 0, 'not before it is started')
   loop.start()
   loop.wake()
-  assert.deepEqual([runs, clock.pending()], [1, []])
+  assert.deepEqual([seen.runs, clock.pending()], [1, []])
   loop.wake()
   loop.wake()
-  end.resolve()
-  end = Promise.withResolvers()
+  end()
   await setImmediate()
-  assert.equal(runs, 2)
-  end.resolve()
+  assert.equal(seen.runs, 2)
+  end()
   assert.equal(await clock.timerSet(), PAUSE_MS)
   await loop.stop()
   loop.wake()
-  assert.equal(runs, 2)
+  assert.equal(seen.runs, 2)
 })
 
 test('stop resolves when the run in progress has ended, and none starts after it', async () => {
-  const clock = new FakeClock()
-  const end = Promise.withResolvers<void>()
-  const { loop } = loopOf(clock, () => end.promise)
+  const { clock, loop, end } = startHeld()
   loop.start()
   clock.advance(PAUSE_MS)
   let stopped = false
@@ -106,15 +100,14 @@ test('stop resolves when the run in progress has ended, and none starts after it
   })
   await setImmediate()
   assert.equal(stopped, false)
-  end.resolve()
+  end()
   await stopping
   loop.start()
   assert.deepEqual(clock.pending(), [])
 })
 
 test('stop cancels the next run, and a second start adds none', async () => {
-  const clock = new FakeClock()
-  const { loop } = loopOf(clock, async () => assert.fail('it was stopped'))
+  const { clock, loop } = start(async () => assert.fail('it was stopped'))
   loop.start()
   loop.start()
   assert.deepEqual(clock.pending(), [PAUSE_MS])

@@ -14,48 +14,14 @@ import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
  * Words and sequences of words that no identifier and no file name may contain. The glossary (docs/glossary.md) and the usual
  * terms of job queues replace them.
  */
-const RETIRED_NAMES = [
-  'act',
-  'acts',
-  'courier',
-  'couriers',
-  'death',
-  'deaths',
-  'destination',
-  'destinations',
-  'doubt',
-  'doubts',
-  'ear',
-  'elsewhere',
-  'fared',
-  'give back',
-  'given back',
-  'gives back',
-  'giving back',
-  'hands',
-  'holdings',
-  'intervention',
-  'interventions',
-  'kept answer',
-  'kept answers',
-  'lingering',
-  'notices',
-  'postpone',
-  'postponed',
-  'recall',
-  'recalled',
-  'reclaim',
-  'reclaimed',
-  'say',
-  'stepping',
-  'storing',
-  'sweeper',
-  'tally',
-  'told',
-  'under way',
-  'waiter',
-  'waiters',
-]
+const RETIRED_NAMES = `
+  act, acts, courier, couriers, death, deaths, destination, destinations, doubt, doubts, ear, elsewhere,
+  fared, give back, given back, gives back, giving back, hands, holdings, intervention, interventions,
+  kept answer, kept answers, lingering, notices, postpone, postponed, recall, recalled, reclaim, reclaimed,
+  say, stepping, storing, sweeper, tally, told, under way, waiter, waiters
+`
+  .trim()
+  .split(/,\s+/)
 
 /** Released names that cannot change, and where the program may use them. */
 const RELEASED_NAMES: readonly {
@@ -114,6 +80,12 @@ test('no identifier and no file name is a retired one', () => {
   assert.deepEqual(wrong, [])
 })
 
+const SOURCES = [
+  ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
+  ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
+  ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
+]
+
 /** Phrases that documents, messages and comments must not contain, each with a better one in plain technical English. */
 const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/\banew\b/, 'again'],
@@ -156,11 +128,7 @@ test('no document, message or comment uses a retired phrase', () => {
       .filter((name) => /\.\w+$/.test(name) || name === 'Caddyfile')
       .map((name) => `deploy/${name}`),
   ].map((path) => ({ path, lines: proseOf(readFileSync(join(ROOT, path), 'utf8')) }))
-  const files = [
-    ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
-    ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
-    ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
-  ].map(({ path, text }) => {
+  const files = SOURCES.map(({ path, text }) => {
     const released = RELEASED_WORDS.filter(({ in: where }) => where.test(path))
     const withoutReleased = (prose: string) =>
       released.reduce((rest, { words }) => rest.replaceAll(words, ''), withoutCode(prose))
@@ -179,50 +147,54 @@ test('no document, message or comment uses a retired phrase', () => {
   assert.deepEqual(wrong, [])
 })
 
-/**
- * Phrases that sound translated or quaint to a native speaker. This list is for documents; the list for code is shorter. A
- * space also matches a line break.
- */
-const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
+type Phrases = readonly (readonly [phrase: RegExp, better: string])[]
+
+/** Phrases that sound translated or quaint to a native speaker. A space also matches a line break. */
+const QUAINT_PHRASES: Phrases = [
+  [/as [\w' ]{1,40} has it/, 'according to'],
+  [/in silence/, 'silently'],
+  [/beside/, 'next to, while, together with'],
+  [/dearer/, 'more expensive'],
+  [/goes on|go on|going on|went on/, 'continues'],
+  [/for good/, 'permanently'],
+  [/in vain/, 'without success'],
+  [/looks?-ups?/, 'lookup'],
+  [/time-outs?/, 'timeout'],
+  [/afresh|henceforth|thereby|therein|thereof|whereby|wherein|thereupon|thrice|betimes/, 'a plain word'],
+  [/shall/, 'must, will'],
+  [/the present state/, 'the current state'],
+  [/in all(?=[,.;:)])/, 'in total'],
+  [/to be had/, 'available'],
+  [/out of reach/, 'unreachable'],
+  [/stands? (?:at|on|beside|between|there)/, 'is'],
+  [/learns? of/, 'notices'],
+  [/in great number/, 'many'],
+]
+/** More of them in documents. In code, some of these are terms. */
+const QUAINT_IN_DOCUMENTS: Phrases = [
+  ...QUAINT_PHRASES,
   [/says?|said/, 'reports, prints, returns, means'],
   [/tells?|told/, 'reports, shows, informs'],
   [/(?:is|are|was|were) none/, 'is not a'],
   [/of (?:ours|yours|theirs)|of one's own/, 'your own, our own'],
   [/lets? it/, 'name who does what: New jobs are rejected'],
   [/as (?:it is|they are|it came|they came|it stands|they stand)/, 'unchanged, as received'],
-  [/as [\w' ]{1,40} has it/, 'according to'],
   [/whose [^.;:]{1,60} (?:it|they) (?:is|are) not/, 'that does not'],
-  [/in silence/, 'silently'],
-  [/beside/, 'next to, while, together with'],
   [/likewise/, 'also, in the same way'],
   [/the like/, 'such as, similar'],
   [/in turns|by turns/, 'alternately, in a fair order'],
-  [/dearer/, 'more expensive'],
   [/(?:is|are|was|were|be|been) tried again/, 'is retried'],
   [/cuts? off/, 'truncated, interrupted, aborted, disconnected'],
-  [/goes on|go on|going on|went on/, 'continues'],
   [/hangs? up|hung up/, 'disconnects'],
   [/held against/, 'checked against, compared with'],
   [/pass(?:es|ed)? over/, 'skips, ignores'],
-  [/for good/, 'permanently'],
   [/for ever/, 'forever'],
   [/may not/, 'cannot, must not, might not'],
-  [/in vain/, 'without success'],
   [/if you like|as you like/, 'optional'],
   [/where (?:there is|there are|there was|it gave)/, 'if there is'],
-  [/looks?-ups?/, 'lookup'],
-  [/time-outs?/, 'timeout'],
-  [/afresh|henceforth|thereby|therein|thereof|whereby|wherein|thereupon|thrice|betimes/, 'a plain word'],
-  [/shall/, 'must, will'],
-  [/the present state/, 'the current state'],
   [/never was/, 'never existed'],
   [/asks? (?:a|the|another|each) (?:server|database|node|upstream|thread)/, 'queries, calls, requests'],
-  [/in all(?=[,.;:)])/, 'in total'],
-  [/to be had/, 'available'],
-  [/out of reach/, 'unreachable'],
-  [/stands? (?:at|on|beside|between|there)/, 'is'],
   [/in (?:the )?place of/, 'instead of'],
-  [/learns? of/, 'notices'],
   [/a word on|with a word|a word about/, 'explains'],
   [/fails nothing/, 'fails no job'],
   [/get to know|gets to know/, 'find out'],
@@ -232,15 +204,27 @@ const QUAINT_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/another [\w-]+ than/, 'a different'],
   [/ends? itself/, 'ends its process'],
   [/takes? (?:it|them) along/, 'remove, end with'],
-  [/in great number/, 'many'],
   [/is (?:as )?unknown as/, 'cannot be distinguished from'],
+]
+/** More of them in comments, docstrings and messages. */
+const QUAINT_IN_CODE: Phrases = [
+  ...QUAINT_PHRASES,
+  [/of (?:ours|yours|theirs)/, 'our own, your own'],
+  [/and the like/, 'for example'],
+  [/whatever [^.;:]{1,40} says?/, 'regardless of'],
+  [/(?:says?|said) (?:nothing|so|which|why|how)/, 'shows, explains, is set'],
+  [/the page before/, 'the previous page'],
+  [/not (?:any|a) more/, 'no longer'],
+  [/as (?:it came|they came|it stands|they stand)/, 'unchanged, as received'],
+  [/(?:an?|the) ended jobs?/, 'finished job'],
+  [/to be called (?:once|when|before|after|while)/, 'call this'],
 ]
 
 test('no document uses a phrase that sounds translated', () => {
   const wrong = markdownFiles().flatMap((path) => {
     const prose = proseOf(readFileSync(join(ROOT, path), 'utf8'))
     const text = prose.map(({ text }) => text).join('\n')
-    return QUAINT_PHRASES.flatMap(([{ source }, better]) =>
+    return QUAINT_IN_DOCUMENTS.flatMap(([{ source }, better]) =>
       [...text.matchAll(new RegExp(`\\b(?:${source.replaceAll(' ', '(?: +| *\\n *)')})(?!\\w)`, 'gi'))].map(
         ({ 0: found, index }) => {
           const { line } = prose[text.slice(0, index).split('\n').length - 1] ?? { line: 0 }
@@ -252,46 +236,8 @@ test('no document uses a phrase that sounds translated', () => {
   assert.deepEqual(wrong, [])
 })
 
-/**
- * Phrases that comments, docstrings and messages must not contain. Some of the phrases above are missing, because they are
- * terms in code.
- */
-const QUAINT_IN_CODE: readonly (readonly [phrase: RegExp, better: string])[] = [
-  [/beside/, 'next to, in addition to, while'],
-  [/looks?-ups?/, 'lookup'],
-  [/time-outs?/, 'timeout'],
-  [/for good/, 'permanently'],
-  [/goes on|go on|going on|went on/, 'continues'],
-  [/in vain/, 'without success'],
-  [/to be had/, 'available'],
-  [/of (?:ours|yours|theirs)/, 'our own, your own'],
-  [/and the like/, 'for example'],
-  [/in all(?=[,.;:)])/, 'in total'],
-  [/dearer/, 'more expensive'],
-  [/as [\w' ]{1,40} has it/, 'according to'],
-  [/whatever [^.;:]{1,40} says?/, 'regardless of'],
-  [/(?:says?|said) (?:nothing|so|which|why|how)/, 'shows, explains, is set'],
-  [/in silence/, 'silently'],
-  [/afresh|henceforth|thereby|therein|thereof|whereby|wherein|thereupon|thrice|betimes/, 'a plain word'],
-  [/shall/, 'must, will'],
-  [/the present state/, 'the current state'],
-  [/the page before/, 'the previous page'],
-  [/out of reach/, 'unreachable'],
-  [/stands? (?:at|on|beside|between|there)/, 'is'],
-  [/learns? of/, 'notices'],
-  [/in great number/, 'many'],
-  [/not (?:any|a) more/, 'no longer'],
-  [/as (?:it came|they came|it stands|they stand)/, 'unchanged, as received'],
-  [/(?:an?|the) ended jobs?/, 'finished job'],
-  [/to be called (?:once|when|before|after|while)/, 'call this'],
-]
-
 test('no comment and no message in the code uses a phrase that sounds translated', () => {
-  const files = [
-    ...program.map(({ path, text }) => ({ path: `src/${path}`, text })),
-    ...clientProgram.map(({ path, text }) => ({ path: `client/src/${path}`, text })),
-    ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
-  ].filter(({ path }) => !/migrations|standard-schema/.test(path))
+  const files = SOURCES.filter(({ path }) => !/migrations|standard-schema/.test(path))
   const wrong = files.flatMap(({ path, text }) =>
     proseIn(text).flatMap((prose) => {
       // A phrase may continue on the next line of a comment.
@@ -317,18 +263,8 @@ const proseBySource = new Map<string, SourceText['prose']>()
 
 /** Returns the paths of all Markdown files that are not from elsewhere. */
 function markdownFiles(): readonly string[] {
-  return [
-    '.',
-    '.github',
-    'client',
-    'clients/python',
-    'docs',
-    'docs/internals',
-    'docs/recipes',
-    'examples',
-    'examples/two-nodes',
-    'json-schema',
-  ]
+  return '. .github client clients/python docs docs/internals docs/recipes examples examples/two-nodes json-schema'
+    .split(' ')
     .filter((folder) => existsSync(join(ROOT, folder)))
     .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
     .filter((path) => path.endsWith('.md'))

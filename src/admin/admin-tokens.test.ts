@@ -1,48 +1,37 @@
 import assert from 'node:assert/strict'
-import {
-  chmodSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { temporaryFolder } from '../../test/parley.ts'
 import { adminToken } from './admin-tokens.ts'
 
 const noModes = process.platform === 'win32' && 'this system has no modes of files'
 
-function databaseIn(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), 'parley-token-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true }))
-  return join(folder, 'parley.db')
-}
+const databaseIn = async (t: TestContext) => join(await temporaryFolder(t), 'parley.db')
 
-test('a token is made once, next to the database, and read by its owner only', { skip: noModes }, (t) => {
-  const database = databaseIn(t)
+test('a token is made once, next to the database, and read by its owner only', {
+  skip: noModes,
+}, async (t) => {
+  const database = await databaseIn(t)
   const made = adminToken(null, database)
   assert.match(made.token ?? '', /^padm_[\w-]{43}$/)
   assert.deepEqual([made.file, made.note], [`${database}.admin-token`, null])
   assert.equal(statSync(made.file ?? '').mode & 0o777, 0o600)
   assert.deepEqual(adminToken(null, database), made)
   assert.deepEqual(readdirSync(join(database, '..')), ['parley.db.admin-token'], 'no draft is left')
-  assert.notEqual(adminToken(null, databaseIn(t)).token, made.token)
+  assert.notEqual(adminToken(null, await databaseIn(t)).token, made.token)
 })
 
-test('a given token is taken, and none is made', (t) => {
-  const database = databaseIn(t)
+test('a given token is taken, and none is made', async (t) => {
+  const database = await databaseIn(t)
   assert.deepEqual(adminToken('given', database), { token: 'given', file: null, note: null })
   assert.deepEqual(readdirSync(join(database, '..')), [])
 })
 
 test('a file that others could read is closed to them, and the operator is warned', {
   skip: noModes,
-}, (t) => {
-  const database = databaseIn(t)
+}, async (t) => {
+  const database = await databaseIn(t)
   const { file, token } = adminToken(null, database)
   chmodSync(file ?? '', 0o644)
   const again = adminToken(null, database)
@@ -52,8 +41,8 @@ test('a file that others could read is closed to them, and the operator is warne
   assert.equal(adminToken(null, database).note, null)
 })
 
-test('without a token that can be kept or read the admin API is closed, and nothing else', (t) => {
-  const database = databaseIn(t)
+test('without a token that can be kept or read the admin API is closed, and nothing else', async (t) => {
+  const database = await databaseIn(t)
   writeFileSync(`${database}.admin-token`, 'short')
   const unreadable = adminToken(null, database)
   assert.deepEqual([unreadable.token, unreadable.file], [null, null])
@@ -64,8 +53,8 @@ test('without a token that can be kept or read the admin API is closed, and noth
   assert.match(missing.note ?? '', /the token file cannot be used .*set PARLEY_ADMIN_TOKEN/)
 })
 
-test('a Postgres has it in the working directory', (t) => {
-  const folder = join(databaseIn(t), '..', 'work')
+test('a Postgres has it in the working directory', async (t) => {
+  const folder = join(await databaseIn(t), '..', 'work')
   mkdirSync(folder)
   const before = process.cwd()
   t.after(() => process.chdir(before))

@@ -1,6 +1,7 @@
 /** The callback dispatcher with large bodies, which are loaded late and within a budget. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 
 /** A delivery that has waited for bytes for this long is returned to the store. */
@@ -9,7 +10,7 @@ const MIB = 1024 * 1024
 
 test('bodies in memory are bounded; deliveries that wait for bytes are not lost and do not delay small ones', async (t) => {
   const large = 'x'.repeat(MIB)
-  const { dispatcher, receiver, ended, owe, store } = await start(t, {
+  const { dispatcher, receiver, ended, store, owe } = await start(t, {
     maxBodyBytes: 5 * MIB,
     reply: (host) => (host.endsWith('.250') ? { kind: 'answer' } : STALL),
   })
@@ -19,11 +20,11 @@ test('bodies in memory are bounded; deliveries that wait for bytes are not lost 
   await receiver.received(2)
   const small = await owe(250, 'other')
   dispatcher.notify('other', small)
-  await ended.when(() => ended.count('delivered') === 1)
+  await ended.delivered(1)
   assert.equal(receiver.requests.length, 3, 'one account may hold half of the bytes')
   while (ended.count('delivered') < 1 + ids.length) {
     receiver.release()
-    await new Promise<void>((resolve) => setImmediate(resolve))
+    await nextTurn()
   }
   assert.deepEqual(ended.all.map(([jobId]) => jobId).sort(), [...ids, small].sort())
   assert.equal(receiver.requests.length, 9, 'each is sent once')
@@ -31,7 +32,7 @@ test('bodies in memory are bounded; deliveries that wait for bytes are not lost 
 })
 
 test('a delivery that waits for bytes is released untried when it has waited for long and when the dispatcher stops', async (t) => {
-  const { dispatcher, receiver, clock, owe, store } = await start(t, {
+  const { dispatcher, receiver, clock, store, owe } = await start(t, {
     maxBodyBytes: MIB,
     timeoutMs: 60_000,
     reply: () => STALL,
@@ -63,16 +64,15 @@ test('a delivery that waits for bytes is released untried when it has waited for
 
 test('a body that the database cannot load is loaded later, under the same attempt', async (t) => {
   let refusals = 3
-  const { dispatcher, clock, ended, owe, store } = await start(t, {
+  const { clock, ended, store, oweNow } = await start(t, {
     wrap: (store) => refusing(store, 'loadCallback', () => refusals-- > 0),
   })
-  const jobId = await owe()
-  dispatcher.notify('acme', '')
+  const [jobId = ''] = await oweNow(1)
   for (let pauseMs = 100; refusals > 0; pauseMs *= 2) {
     await clock.timerSet((ms) => ms === pauseMs)
     clock.advance(pauseMs)
   }
-  await ended.when(() => ended.count('delivered') === 1)
+  await ended.delivered(1)
   assert.equal((await store.findCallback(jobId))?.attempts, 1)
 })
 
@@ -80,7 +80,7 @@ test('a callback that is claimed again while its body is loaded is sent, once', 
   const loading = Promise.withResolvers<void>()
   const claimedAgain = Promise.withResolvers<void>()
   let loads = 0
-  const { dispatcher, receiver, clock, ended, owe, store } = await start(t, {
+  const { dispatcher, receiver, clock, ended, store, owe } = await start(t, {
     wrap: (store) =>
       instead(store, 'loadCallback', async (callback) => {
         if (++loads === 1) {
@@ -100,14 +100,14 @@ test('a callback that is claimed again while its body is loaded is sent, once', 
   // The delivery is returned to the store, and the next poll takes it.
   while ((await store.findCallback(jobId))?.attempts === 2) t.signal.throwIfAborted()
   clock.advance(1000)
-  await ended.when(() => ended.count('delivered') === 1)
+  await ended.delivered(1)
   assert.equal((await store.findCallback(jobId))?.attempts, 2)
   assert.equal(receiver.requests.length, 1)
 })
 
 test('the lease of a callback outlasts the wait for bytes and the attempt', async (t) => {
   const timeoutMs = 60_000
-  const { dispatcher, receiver, clock, owe, store } = await start(t, { timeoutMs, reply: () => STALL })
+  const { dispatcher, receiver, clock, store, owe } = await start(t, { timeoutMs, reply: () => STALL })
   const jobId = await owe()
   dispatcher.notify('acme', jobId)
   await receiver.received(1)
@@ -121,7 +121,7 @@ test('the lease of a callback outlasts the wait for bytes and the attempt', asyn
 })
 
 test('a stop waits for no database that cannot load bodies', async (t) => {
-  const { dispatcher, receiver, clock, owe, store } = await start(t, {
+  const { dispatcher, receiver, clock, store, owe } = await start(t, {
     wrap: (store) => refusing(store, 'loadCallback', () => true),
   })
   const jobId = await owe()
@@ -137,7 +137,7 @@ test('a stop waits for no database that cannot load bodies', async (t) => {
 test('a callback whose job is deleted before its body is loaded is not sent', async (t) => {
   const loading = Promise.withResolvers<void>()
   const deleted = Promise.withResolvers<void>()
-  const { dispatcher, receiver, owe, store } = await start(t, {
+  const { dispatcher, receiver, store, oweNow } = await start(t, {
     wrap: (store) =>
       instead(store, 'loadCallback', async (callback) => {
         loading.resolve()
@@ -145,8 +145,7 @@ test('a callback whose job is deleted before its body is loaded is not sent', as
         return store.loadCallback(callback)
       }),
   })
-  const jobId = await owe()
-  dispatcher.notify('acme', '')
+  const [jobId = ''] = await oweNow(1)
   await loading.promise
   await store.deleteJob(jobId)
   deleted.resolve()

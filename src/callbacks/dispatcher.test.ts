@@ -1,6 +1,7 @@
 /** The callback dispatcher with real receivers and a real store. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ReceivedRequest, ReceiverReply } from '../../test/receiver.ts'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 import type { CallbackSummary } from '../store/callback-store.ts'
@@ -11,23 +12,21 @@ const DAY_MS = 24 * HOUR_MS
 
 test('receivers that hang delay neither other receivers nor other accounts, however many they are', async (t) => {
   const reply = (host: string) => (host.endsWith('.250') ? ({ kind: 'answer' } as const) : STALL)
-  const { dispatcher, ended, owe, arrivedAt } = await start(t, { first: 64, reply })
-  const hanging = Array.from({ length: 60 }, (_, index) => index + 2)
-  for (const host of hanging) for (let n = 0; n < 3; n++) await owe(host)
-  dispatcher.notify('acme', '')
-  const ids = await Promise.all(Array.from({ length: 10 }, () => owe(250, 'other')))
+  const { dispatcher, ended, arrivedAt, oweSeveral, oweNow } = await start(t, { first: 64, reply })
+  const hanging = Array.from({ length: 30 }, (_, index) => index + 2)
+  for (const host of hanging) await oweNow(2, host)
+  const ids = await oweSeveral(10, 250, 'other')
   for (const jobId of ids) dispatcher.notify('other', jobId)
-  await ended.when(() => ended.count('delivered') === ids.length)
+  await ended.delivered(ids.length)
   assert.deepEqual(ended.all.map(([jobId]) => jobId).sort(), ids.sort())
   const occupied = hanging.reduce((total, host) => total + arrivedAt(host), 0)
   assert.equal(occupied, 8, 'receivers of one account that are not proven occupy an eighth of the slots')
 })
 
 test('an origin never gets more attempts at once than the setting allows', async (t) => {
-  const { dispatcher, receiver, ended, owe } = await start(t, { perOrigin: 4, realTime: true })
-  await Promise.all(Array.from({ length: 60 }, (_, n) => owe(1, n % 2 ? 'acme' : 'other')))
-  dispatcher.notify('acme', '')
-  await ended.when(() => ended.count('delivered') === 60)
+  const { receiver, ended, oweNow } = await start(t, { perOrigin: 4, realTime: true })
+  for (const account of ['acme', 'other']) await oweNow(30, 1, account)
+  await ended.delivered(60)
   assert.equal(receiver.requests.length, 60)
   const connections = receiver.connections()
   assert.ok(connections > 1 && connections <= 4, `${connections} connections`)
@@ -37,16 +36,14 @@ test('callbacks of one account to a slow origin do not delay those of another to
   const slow = new Set<string>()
   const reply = (_host: string, { body }: ReceivedRequest): ReceiverReply =>
     slow.has(JSON.parse(body).job_id) ? STALL : { kind: 'answer' }
-  const { dispatcher, receiver, ended, owe } = await start(t, { perOrigin: 8, reply })
-  for (let n = 0; n < 16; n++) await owe()
-  dispatcher.notify('acme', '')
-  await ended.when(() => ended.count('delivered') === 16)
-  for (let n = 0; n < 16; n++) slow.add(await owe())
-  dispatcher.notify('acme', '')
+  const { dispatcher, receiver, ended, owe, oweNow } = await start(t, { perOrigin: 8, reply })
+  await oweNow(16)
+  await ended.delivered(16)
+  for (const jobId of await oweNow(16)) slow.add(jobId)
   await receiver.received(16 + 7)
   const jobId = await owe(1, 'other')
   dispatcher.notify('other', jobId)
-  await ended.when(() => ended.count('delivered') === 17)
+  await ended.delivered(17)
   assert.equal(ended.all.at(-1)?.[0], jobId)
 })
 
@@ -56,10 +53,10 @@ test('a callback of a deleted account fails permanently without an attempt', asy
       const body = await store.loadCallback(one)
       return body && { ...body, secrets: null }
     })
-  const { dispatcher, receiver, ended, owe, store } = await start(t, { wrap })
+  const { dispatcher, receiver, ended, store, owe } = await start(t, { wrap })
   const jobId = await owe()
   dispatcher.notify('acme', jobId)
-  await ended.when(() => ended.count('failed') === 1)
+  await ended.next(1, 'failed')
   const found = await store.findCallback(jobId)
   assert.equal(found?.state, 'failed')
   assert.match(found.last?.error ?? '', /the account of the job no longer exists/)
@@ -67,7 +64,7 @@ test('a callback of a deleted account fails permanently without an attempt', asy
 })
 
 test('a callback in flight is not sent twice when the clock jumps', async (t) => {
-  const { dispatcher, receiver, clock, ended, owe, store } = await start(t, { reply: () => STALL })
+  const { dispatcher, receiver, clock, ended, store, owe } = await start(t, { reply: () => STALL })
   const jobId = await owe()
   dispatcher.start()
   await receiver.received(1)
@@ -76,7 +73,7 @@ test('a callback in flight is not sent twice when the clock jumps', async (t) =>
   dispatcher.notify('acme', '')
   await receiver.received(2)
   receiver.release()
-  await ended.when(() => ended.count('delivered') === 2)
+  await ended.delivered(2)
   assert.equal(receiver.requests.length, 2)
   const found = await store.findCallback(jobId)
   assert.deepEqual([found?.state, found?.attempts], ['delivered', 2])
@@ -84,21 +81,17 @@ test('a callback in flight is not sent twice when the clock jumps', async (t) =>
 })
 
 test('attempts that a stop cuts off are due at once and do not count, and deliveries that wait stay untried', async (t) => {
-  const { dispatcher, receiver, clock, ended, owe, store } = await start(t, {
+  const { dispatcher, receiver, clock, ended, store, oweNow } = await start(t, {
     reply: () => STALL,
     pausesS: [0],
   })
-  const ids = [await owe(), await owe(), await owe()]
-  dispatcher.notify('acme', '')
+  const ids = await oweNow(3)
   await receiver.received(2)
   const stopped = dispatcher.stop()
   await clock.timerSet((ms) => ms === 5000)
   clock.advance(5000)
   await stopped
-  assert.deepEqual(
-    ended.all.map((one) => one[1]),
-    ['due', 'due'],
-  )
+  assert.deepEqual(ended.nexts, ['due', 'due'])
   const take = { node: 'node-b', limit: 10, nowMs: clock.nowMs(), leaseUntilMs: clock.nowMs() }
   const cutOff = await store.takeCallbacks({ ...take, queue: 'retry' })
   assert.deepEqual(
@@ -117,7 +110,7 @@ test('attempts that a stop cuts off are due at once and do not count, and delive
 
 test('attempts in progress may end though a stop cannot return the deliveries that wait', async (t) => {
   const unavailable = Promise.withResolvers<void>()
-  const { dispatcher, receiver, ended, owe } = await start(t, {
+  const { dispatcher, receiver, ended, oweNow } = await start(t, {
     reply: () => STALL,
     wrap: (store) =>
       instead(store, 'deferCallbacks', async () => {
@@ -125,32 +118,27 @@ test('attempts in progress may end though a stop cannot return the deliveries th
         throw new StoreUnavailable('full')
       }),
   })
-  for (let made = 0; made < 3; made++) await owe()
-  dispatcher.notify('acme', '')
+  await oweNow(3)
   await receiver.received(2)
   const stopped = dispatcher.stop()
   await unavailable.promise
-  await new Promise<void>((resolve) => setImmediate(resolve))
+  await nextTurn()
   receiver.release()
   await stopped
-  assert.deepEqual(
-    ended.all.map(([, next]) => next),
-    ['delivered', 'delivered'],
-  )
+  assert.deepEqual(ended.nexts, ['delivered', 'delivered'])
 })
 
 test('an attempt that the database cannot record is recorded later, and the callback is not sent again', async (t) => {
   let refusals = 3
-  const { dispatcher, receiver, clock, ended, owe } = await start(t, {
+  const { receiver, clock, ended, oweNow } = await start(t, {
     wrap: (store) => refusing(store, 'recordCallback', () => refusals-- > 0),
   })
-  await owe()
-  dispatcher.notify('acme', '')
+  await oweNow(1)
   for (let pauseMs = 100; refusals > 0; pauseMs *= 2) {
     await clock.timerSet((ms) => ms === pauseMs)
     clock.advance(pauseMs)
   }
-  await ended.when(() => ended.count('delivered') === 1)
+  await ended.delivered(1)
   assert.equal(receiver.requests.length, 1)
 })
 
@@ -160,14 +148,14 @@ test('retries have slots of their own number', async (t) => {
   const { dispatcher, receiver, ended, owe } = await start(t, { retry: 1, pausesS: [0, 0, 0], reply })
   for (let host = 2; host < 10; host++) await owe(host)
   dispatcher.notify('acme', '')
-  await ended.when(() => ended.count('due') === 8)
+  await ended.next(8, 'due')
   dispatcher.start()
   await receiver.received(9)
   assert.deepEqual(dispatcher.inFlight, { first: 0, retry: 1 })
 })
 
 test('a replayed callback has all attempts of the schedule again', async (t) => {
-  const { dispatcher, clock, ended, owe, store } = await start(t, {
+  const { dispatcher, clock, ended, store, owe } = await start(t, {
     pausesS: [0, 0],
     reply: () => ({ kind: 'answer', status: 500 }),
   })
@@ -178,10 +166,7 @@ test('a replayed callback has all attempts of the schedule again', async (t) => 
     if (attempts === 2) await store.replayCallback(jobId, { nowMs: clock.nowMs(), retentionMs: DAY_MS })
     clock.advance(1000)
   }
-  assert.deepEqual(
-    ended.all.map(([, next]) => next),
-    ['due', 'failed', 'due', 'failed'],
-  )
+  assert.deepEqual(ended.nexts, ['due', 'failed', 'due', 'failed'])
   assert.equal((await store.findCallback(jobId))?.attempts, 4)
 })
 
@@ -192,12 +177,11 @@ test('deliveries that wait for a receiver which begins to fail are deferred for 
     if (requests === 1) return { kind: 'answer' } as const
     return requests <= 4 ? ({ kind: 'answer', status: 503 } as const) : STALL
   }
-  const { dispatcher, clock, ended, owe, store } = await start(t, { reply })
+  const { dispatcher, clock, ended, store, owe, oweNow } = await start(t, { reply })
   dispatcher.notify('acme', await owe())
-  await ended.when(() => ended.count('delivered') === 1)
-  for (let made = 0; made < 8; made++) await owe()
-  dispatcher.notify('acme', '')
-  await ended.when(() => ended.count('due') === 3)
+  await ended.delivered(1)
+  await oweNow(8)
+  await ended.next(3, 'due')
   // Three deliveries have failed, and two occupy all the capacity that the receiver has now.
   let untried: CallbackSummary[] = []
   while (untried.length < 3) {
@@ -212,9 +196,12 @@ test('deliveries that wait for a receiver which begins to fail are deferred for 
 })
 
 test('deliveries that find no capacity at their receiver are sent when it has some', async (t) => {
-  const { dispatcher, ended, owe, receiver } = await start(t, { first: 8, perOrigin: 1, realTime: true })
-  await Promise.all(Array.from({ length: 30 }, () => owe()))
-  dispatcher.notify('acme', '')
+  const { ended, receiver, oweNow } = await start(t, {
+    first: 8,
+    perOrigin: 1,
+    realTime: true,
+  })
+  await oweNow(30)
   await ended.when(() => ended.all.length >= 30)
   assert.equal(receiver.requests.length, 30)
   assert.equal(ended.count('delivered'), 30)
@@ -223,7 +210,7 @@ test('deliveries that find no capacity at their receiver are sent when it has so
 test('a delivery that waits is sent at once when those before it turn out to be gone', async (t) => {
   const deleted = Promise.withResolvers<void>()
   let loads = 0
-  const { dispatcher, ended, owe } = await start(t, {
+  const { ended, oweNow } = await start(t, {
     wrap: (store) =>
       instead(store, 'loadCallback', async (callback) => {
         if (++loads > 2) return store.loadCallback(callback)
@@ -232,21 +219,19 @@ test('a delivery that waits is sent at once when those before it turn out to be 
       }),
   })
   // A new receiver has capacity for two deliveries, so the third one waits.
-  for (let made = 0; made < 3; made++) await owe()
-  dispatcher.notify('acme', '')
-  while (loads < 2) await new Promise<void>((resolve) => setImmediate(resolve))
+  await oweNow(3)
+  while (loads < 2) await nextTurn()
   deleted.resolve()
-  await ended.when(() => ended.count('delivered') === 1)
+  await ended.delivered(1)
 })
 
 test('a callback owed for longer than its schedule takes fails when its receiver fails', async (t) => {
   let requests = 0
-  const { dispatcher, clock, receiver, ended, owe, store } = await start(t, {
+  const { dispatcher, clock, receiver, ended, store, oweNow } = await start(t, {
     pausesS: [0, 5],
     reply: () => (++requests <= 2 ? { kind: 'answer', status: 503 } : STALL),
   })
-  for (let made = 0; made < 40; made++) await owe(1, 'acme', 2 * DAY_MS)
-  dispatcher.notify('acme', '')
+  await oweNow(40, 1, 'acme', 2 * DAY_MS)
   // Two deliveries have failed, and two more occupy all the capacity that the receiver has now.
   await receiver.received(4)
   const isDeferred = ({ attempts, dueAtMs }: CallbackSummary) =>
@@ -256,7 +241,7 @@ test('a callback owed for longer than its schedule takes fails when its receiver
   }
   clock.jump(HOUR_MS)
   dispatcher.start()
-  await ended.when(() => ended.count('failed') === 36)
+  await ended.next(36, 'failed')
   const [jobId = '', , error] = ended.all.find(([, next]) => next === 'failed') ?? []
   assert.match(String(error), /^not retried: the receiver is failing/)
   const found = await store.findCallback(jobId)
@@ -265,36 +250,38 @@ test('a callback owed for longer than its schedule takes fails when its receiver
 
 test('a receiver that has recovered gets its deferred deliveries without delay', async (t) => {
   let isDown = true
-  const { dispatcher, ended, owe } = await start(t, {
+  const { dispatcher, ended, oweSeveral } = await start(t, {
     reply: () => ({ kind: 'answer', status: isDown ? 503 : 200 }),
     realTime: true,
     pausesS: [0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1],
   })
-  for (let made = 0; made < 300; made++) await owe()
+  await oweSeveral(120)
   dispatcher.start()
   await ended.when(() => ended.count('due') >= 20)
   isDown = false
-  await ended.when(() => ended.count('delivered') === 300)
+  await ended.delivered(120)
   assert.equal(ended.count('failed'), 0)
 })
 
 test('an account whose receivers are slow leaves slots for others', async (t) => {
   const reply = (host: string) => (host.endsWith('.250') ? ({ kind: 'answer' } as const) : STALL)
-  const { dispatcher, clock, ended, owe, receiver } = await start(t, { first: 16, perOrigin: 16, reply })
+  const { dispatcher, clock, ended, receiver, owe, oweNow } = await start(t, {
+    first: 16,
+    perOrigin: 16,
+    reply,
+  })
   // The receiver is proven first, so that the account lacks only the reserved slots.
   for (let round = 0, sent = 0; round < 4; round++) {
-    for (let n = 0; n < 16; n++) await owe()
-    dispatcher.notify('acme', '')
+    await oweNow(16)
     await receiver.received(sent + 2)
     while (ended.all.length < sent + 16) {
       receiver.release()
-      await new Promise<void>((resolve) => setImmediate(resolve))
+      await nextTurn()
     }
     sent += 16
   }
   const before = receiver.requests.length
-  for (let n = 0; n < 40; n++) await owe()
-  dispatcher.notify('acme', '')
+  await oweNow(40)
   await receiver.received(before + 14)
   const known = ended.all.length
   const others = [await owe(250, 'other')]

@@ -1,13 +1,14 @@
 /** Tests that commands load only what they need: Ajv alone takes longer to load than all other modules of most commands. */
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { type SpawnSyncOptionsWithStringEncoding, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { temporaryFolder } from '../../test/parley.ts'
 
-const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
+const pathOf = (file: string) => fileURLToPath(new URL(file, import.meta.url))
+const MAIN = pathOf('../main.ts')
 /** Prints which modules of Ajv and of the SQLite store are loaded. */
 const WATCH = `data:text/javascript,${encodeURIComponent(`
   import { registerHooks } from 'node:module'
@@ -18,37 +19,53 @@ const WATCH = `data:text/javascript,${encodeURIComponent(`
     },
   })`)}`
 
-for (const [command, code] of [
-  ['--version', 0],
-  ['send --help', 0],
-  ['listen --help', 0],
-  ['keys create --account acme --tier user_max', 0],
-  ['keys list', 0],
-  ['accounts list', 0],
-  ['jobs cancel 01a2022c-e42c-7000-b945-ed383f3cf1ca', 1],
-  ['audit --json', 0],
-] as const) {
-  test(`parley ${command} does not load Ajv`, async (t) => {
-    const cwd = await temporaryFolder(t)
-    const env = { ...process.env, DATABASE_URL: 'sqlite:parley.db' }
-    const args = ['--import', WATCH, MAIN, ...command.split(' ')]
-    const { status, stderr } = spawnSync(process.execPath, args, { cwd, env, encoding: 'utf8' })
-    assert.equal(status, code, stderr)
-    assert.doesNotMatch(stderr, /loads ajv/)
-  })
+/** Runs Node with these arguments. Returns its exit code and what it printed about its modules. */
+function watched(
+  args: readonly string[],
+  options: SpawnSyncOptionsWithStringEncoding = { encoding: 'utf8' },
+) {
+  const { status, stderr } = spawnSync(process.execPath, ['--import', WATCH, ...args], options)
+  return { status, stderr }
 }
 
+test('commands do not load Ajv', async (t) => {
+  const commands = [
+    ['send --help', 0],
+    ['listen --help', 0],
+    ['keys create --account acme --tier user_max', 0],
+    ['keys list', 0],
+    ['accounts list', 0],
+    ['jobs cancel 01a2022c-e42c-7000-b945-ed383f3cf1ca', 1],
+    ['audit --json', 0],
+  ] as const
+  const cwd = await temporaryFolder(t)
+  // All of them run in one process, because it takes long to start. Each prints its exit code after its modules.
+  const run = `
+    const { runCommandLine } = await import(${JSON.stringify(pathOf('program.ts'))})
+    for (const [command] of ${JSON.stringify(commands)})
+      console.error('\\nended with ' + (await runCommandLine(command.split(' '))))`
+  const env = { ...process.env, DATABASE_URL: 'sqlite:parley.db' }
+  const { stderr } = watched(['--input-type=module', '--eval', run], { cwd, env, encoding: 'utf8' })
+  const printed = stderr.split(/(?<=\nended with \d+)\n/)
+  for (const [at, [command, code]] of commands.entries()) {
+    await t.test(`parley ${command}`, () => {
+      assert.match(printed[at] ?? '', new RegExp(`\nended with ${code}$`))
+      assert.doesNotMatch(printed[at] ?? '', /loads ajv/)
+    })
+  }
+})
+
 for (const [what, args] of [
-  ['parley --version', [MAIN, '--version']],
+  ['parley --version loads nothing of Ajv and SQLite', [MAIN, '--version']],
   [
-    'the thread that renews a lease on Postgres',
-    [fileURLToPath(new URL('../app/heartbeat-thread.ts', import.meta.url))],
+    'the thread that renews a lease on Postgres loads nothing of Ajv and SQLite',
+    [pathOf('../app/heartbeat-thread.ts')],
   ],
 ] as const) {
-  test(`${what} loads nothing of SQLite`, () => {
-    const { status, stderr } = spawnSync(process.execPath, ['--import', WATCH, ...args], { encoding: 'utf8' })
+  test(what, () => {
+    const { status, stderr } = watched(args)
     assert.equal(status, 0, stderr)
-    assert.doesNotMatch(stderr, /loads \S+sqlite/)
+    assert.doesNotMatch(stderr, /loads (ajv|\S+sqlite)/)
   })
 }
 

@@ -1,36 +1,15 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
-import { ConfigurationError, loadDatabaseUrl } from './file.ts'
+import { test } from 'node:test'
+import { configFiles } from '../../test/support/config-files.ts'
+import { loadDatabaseUrl } from './file.ts'
 import { loadConfiguration } from './load.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'parley-config-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
-
-let files = 0
-function fileOf(content: unknown): string {
-  const path = join(folder, `${files++}.json`)
-  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
-  return path
-}
+const { folder, fileOf, load, problemsOf, assertProblems } = configFiles()
 
 /** Returns the settings that result from a file and an environment. */
-function settingsOf(content: unknown, env: Environment = {}): Settings {
-  return loadConfiguration(env, fileOf(content)).settings
-}
-
-function problemsOf(content: unknown, env: Environment = {}): string[] {
-  try {
-    loadConfiguration(env, fileOf(content))
-  } catch (error) {
-    assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message.split('\n').map((problem) => problem.replace(/ \(\S+\.json:\d+\)$/, ''))
-  }
-  return []
-}
+const settingsOf = (content: unknown, env: Environment = {}): Settings => load(content, env).settings
 
 const local = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
 const toLocal = (model: string) => ({ targets: [{ upstream: 'local', model }] })
@@ -45,168 +24,151 @@ test('a file may begin with a byte order mark', () => {
   assert.equal(loadDatabaseUrl({}, fileOf('\ufeff{"database": "sqlite:./a.db"}')), 'sqlite:./a.db')
 })
 
-const merged: readonly {
-  name: string
-  file: object
-  env?: Environment
-  of: (settings: Settings) => unknown
-  is: unknown
-}[] = [
-  {
-    name: 'objects merge key by key',
-    file: { jobs: { concurrency: 3 }, limits: { json_depth: 32 } },
-    of: ({ jobs, limits }) => ({ jobs, limits }),
-    is: {
-      jobs: { ...DEFAULTS.jobs, concurrency: 3 },
-      limits: { ...DEFAULTS.limits, json_depth: 32 },
-    },
-  },
-  {
-    name: "a tier of one's own takes the values that it does not set from the one that it is based on",
-    file: {
-      tiers: { user_pro: { weight: 5 }, gold: { based_on: 'user_pro', max_batch_jobs: 100 } },
-    },
-    of: ({ tiers }) => (tiers as Readonly<Record<string, unknown>>).gold,
-    is: { ...DEFAULTS.tiers.user_pro, based_on: 'user_pro', weight: 5, max_batch_jobs: 100 },
-  },
-  {
-    name: 'a partial tier is completed, and leaves the other tiers alone',
-    file: { tiers: { user_free: { max_batch_jobs: 5 } } },
-    of: ({ tiers }) => tiers,
-    is: { ...DEFAULTS.tiers, user_free: { ...DEFAULTS.tiers.user_free, max_batch_jobs: 5 } },
-  },
-  {
-    name: 'arrays replace',
-    file: { tiers: { user_free: { models: ['gpt-5'] } }, callbacks: { retry_seconds: [1] } },
-    of: ({ tiers, callbacks }) => [tiers.user_free.models, callbacks],
-    is: [['gpt-5'], { ...DEFAULTS.callbacks, retry_seconds: [1] }],
-  },
-  {
-    name: "a named upstream's missing keys take the defaults",
-    file: { upstreams: { openai: { api_key_env: null, max_concurrency: 7 } } },
-    of: ({ upstreams }) => upstreams,
-    is: { openai: { ...UPSTREAM_DEFAULTS, api_key_env: null, max_concurrency: 7 } },
-  },
-  {
-    name: 'an upstream of another name is completed from the same defaults',
-    file: { upstreams: { local }, models: allLocal },
-    of: ({ upstreams }) => upstreams.local,
-    is: { ...UPSTREAM_DEFAULTS, ...local },
-  },
-  {
-    name: 'an entry of models replaces the default of its name, and the others stay',
-    file: { models: { 'gpt-auto': { targets: [{ upstream: 'openai', model: 'x' }] } } },
-    of: ({ models }) => models,
-    is: { ...DEFAULTS.models, 'gpt-auto': { targets: [{ upstream: 'openai', model: 'x' }] } },
-  },
-  {
-    name: 'further models are more entries',
-    file: { models: { 'mistral/large': { targets: [{ upstream: 'openai', model: 'm' }] } } },
-    of: ({ models }) => Object.keys(models),
-    is: [...Object.keys(DEFAULTS.models), 'mistral/large'],
-  },
-  {
-    name: '$schema is allowed',
-    file: { $schema: './parley.schema.json', port: 1 },
-    of: ({ port }) => port,
-    is: 1,
-  },
-  {
-    name: 'environment beats file',
-    file: { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' },
-    env: { HOST: '127.0.0.3', PORT: '2', DATABASE_URL: 'sqlite:environment.db' },
-    of: ({ host, port, database }) => [host, port, database],
-    is: ['127.0.0.3', 2, 'sqlite:environment.db'],
-  },
-  {
-    name: 'file beats default, and an empty variable counts as not set',
-    file: { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' },
-    env: { HOST: '', PORT: '', DATABASE_URL: '' },
-    of: ({ host, port, database }) => [host, port, database],
-    is: ['127.0.0.2', 1, 'sqlite:file.db'],
-  },
-  {
-    name: 'PORT 0 is a port',
-    file: { port: 1 },
-    env: { PORT: '0' },
-    of: ({ port }) => port,
-    is: 0,
-  },
-  {
-    name: 'OPENAI_BASE_URL beats the file and keeps the rest of the upstream',
-    file: { upstreams: { openai: { base_url: 'http://file/v1', api_key_env: null, max_concurrency: 7 } } },
-    env: { OPENAI_BASE_URL: 'http://environment/v1' },
-    of: ({ upstreams }) => upstreams.openai,
-    is: { ...UPSTREAM_DEFAULTS, base_url: 'http://environment/v1', api_key_env: null, max_concurrency: 7 },
-  },
-  {
-    name: 'OPENAI_* change no other upstream',
-    file: { upstreams: { local }, models: { 'gpt-5': toLocal('a') } },
-    env: { OPENAI_API_KEY: 'k', OPENAI_BASE_URL: 'http://environment/v1', OPENAI_MODEL: 'one' },
-    of: ({ upstreams, models }) => [upstreams.local?.base_url, models['gpt-5'], models['gpt-5.2']],
-    is: [local.base_url, toLocal('a'), { targets: [{ upstream: 'openai', model: 'one' }] }],
-  },
-  {
-    name: 'with OPENAI_MODEL every public name maps to that model, and gpt-auto still picks among the names',
-    file: {},
-    env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' },
-    of: ({ models }) => Object.values(models).map(({ targets, auto }) => targets?.[0]?.model ?? auto),
-    is: ['one', 'one', 'one', DEFAULTS.models['gpt-auto']?.auto, 'one'],
-  },
-]
-
-for (const { name, file, env, of, is } of merged) {
+/** Declares a test of what a part of the settings is, given a file and an environment. */
+function merges(
+  name: string,
+  file: object,
+  env: Environment,
+  of: (settings: Settings) => unknown,
+  is: unknown,
+) {
   test(name, () => assert.deepEqual(of(settingsOf(file, env)), is))
 }
 
-const simulations: readonly { file: object; env?: Environment; simulated: boolean }[] = [
-  { file: {}, simulated: true },
-  { file: { jobs: { concurrency: 3 } }, simulated: true },
-  { file: { upstreams: {} }, simulated: true },
-  { file: { upstreams: { local }, models: allLocal }, simulated: false },
-  { file: {}, env: { OPENAI_API_KEY: 'k' }, simulated: false },
-  { file: {}, env: { OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' }, simulated: false },
-  { file: {}, env: { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' }, simulated: false },
-  { file: {}, env: { OPENAI_API_KEY: '' }, simulated: true },
-  { file: { host: 'localhost' }, simulated: true },
-  { file: { host: '[::1]' }, simulated: true },
-  { file: { host: '127.1.2.3' }, simulated: true },
-  { file: { simulator: true, database: 'postgres://db/x', host: '::', trust_proxy: true }, simulated: true },
-  { file: { simulator: true, upstreams: { local }, models: allLocal }, simulated: true },
-  { file: { simulator: true, upstreams: { openai: {} } }, simulated: true },
-  { file: { simulator: false }, env: { PARLEY_SIMULATOR: 'true' }, simulated: true },
-  { file: { simulator: true }, env: { PARLEY_SIMULATOR: 'auto', OPENAI_API_KEY: 'k' }, simulated: false },
-  { file: { simulator: false, upstreams: { local }, models: allLocal }, simulated: false },
-  { file: { database: 'postgres://db/x' }, env: { OPENAI_API_KEY: 'k' }, simulated: false },
+merges(
+  'objects merge key by key',
+  { jobs: { concurrency: 3 }, limits: { json_depth: 32 } },
+  {},
+  ({ jobs, limits }) => [jobs, limits],
+  [
+    { ...DEFAULTS.jobs, concurrency: 3 },
+    { ...DEFAULTS.limits, json_depth: 32 },
+  ],
+)
+merges(
+  "a tier of one's own takes the values that it does not set from the one that it is based on",
+  { tiers: { user_pro: { weight: 5 }, gold: { based_on: 'user_pro', max_batch_jobs: 100 } } },
+  {},
+  ({ tiers }) => (tiers as Readonly<Record<string, unknown>>).gold,
+  { ...DEFAULTS.tiers.user_pro, based_on: 'user_pro', weight: 5, max_batch_jobs: 100 },
+)
+merges(
+  'a partial tier is completed, and leaves the other tiers alone',
+  { tiers: { user_free: { max_batch_jobs: 5 } } },
+  {},
+  ({ tiers }) => tiers,
+  { ...DEFAULTS.tiers, user_free: { ...DEFAULTS.tiers.user_free, max_batch_jobs: 5 } },
+)
+merges(
+  'arrays replace',
+  { tiers: { user_free: { models: ['gpt-5'] } }, callbacks: { retry_seconds: [1] } },
+  {},
+  ({ tiers, callbacks }) => [tiers.user_free.models, callbacks],
+  [['gpt-5'], { ...DEFAULTS.callbacks, retry_seconds: [1] }],
+)
+
+const another = { targets: [{ upstream: 'openai', model: 'x' }] }
+const limited = { api_key_env: null, max_concurrency: 7 }
+const inFile = { host: '127.0.0.2', port: 1, database: 'sqlite:file.db' }
+const addresses = ({ host, port, database }: Settings) => [host, port, database]
+
+test("an upstream's missing keys take the defaults, whatever its name", () => {
+  const { upstreams } = settingsOf({ upstreams: { openai: limited, local }, models: allLocal })
+  const completed = {
+    openai: { ...UPSTREAM_DEFAULTS, ...limited },
+    local: { ...UPSTREAM_DEFAULTS, ...local },
+  }
+  assert.deepEqual(upstreams, completed)
+})
+
+test('an entry of models replaces the default of its name, or is added, and the others stay', () => {
+  const models = { 'gpt-auto': another, 'mistral/large': another }
+  assert.deepEqual(settingsOf({ models }).models, { ...DEFAULTS.models, ...models })
+})
+
+test('$schema is allowed', () => {
+  assert.equal(settingsOf({ $schema: './parley.schema.json', port: 1 }).port, 1)
+})
+
+test('environment beats file, and PORT 0 is a port', () => {
+  const env = { HOST: '127.0.0.3', PORT: '0', DATABASE_URL: 'sqlite:environment.db' }
+  assert.deepEqual(addresses(settingsOf(inFile, env)), ['127.0.0.3', 0, 'sqlite:environment.db'])
+})
+
+test('file beats default, and an empty variable counts as not set', () => {
+  const env = { HOST: '', PORT: '', DATABASE_URL: '' }
+  assert.deepEqual(addresses(settingsOf(inFile, env)), ['127.0.0.2', 1, 'sqlite:file.db'])
+})
+
+test('OPENAI_BASE_URL beats the file and keeps the rest of the upstream', () => {
+  const file = { upstreams: { openai: { base_url: 'http://file/v1', ...limited } } }
+  const { openai } = settingsOf(file, { OPENAI_BASE_URL: 'http://environment/v1' }).upstreams
+  assert.deepEqual(openai, { ...UPSTREAM_DEFAULTS, base_url: 'http://environment/v1', ...limited })
+})
+
+test('OPENAI_* change no other upstream', () => {
+  const env = { OPENAI_API_KEY: 'k', OPENAI_BASE_URL: 'http://environment/v1', OPENAI_MODEL: 'one' }
+  const file = { upstreams: { local }, models: { 'gpt-5': toLocal('a') } }
+  const { upstreams, models } = settingsOf(file, env)
+  assert.deepEqual([upstreams.local?.base_url, models['gpt-5']], [local.base_url, toLocal('a')])
+  assert.deepEqual(models['gpt-5.2'], { targets: [{ upstream: 'openai', model: 'one' }] })
+})
+
+test('with OPENAI_MODEL every public name maps to that model, and gpt-auto still picks among the names', () => {
+  const { models } = settingsOf({}, { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'one' })
+  const found = Object.values(models).map(({ targets, auto }) => targets?.[0]?.model ?? auto)
+  assert.deepEqual(found, ['one', 'one', 'one', DEFAULTS.models['gpt-auto']?.auto, 'one'])
+})
+
+const toAll = { upstreams: { local }, models: allLocal }
+const key = { OPENAI_API_KEY: 'k' }
+const exposed = { database: 'postgres://db/x', host: '::', trust_proxy: true }
+const simulations: readonly (readonly [simulated: boolean, file: object, env?: Environment])[] = [
+  [true, {}],
+  [true, { jobs: { concurrency: 3 } }],
+  [true, { upstreams: {} }],
+  [false, toAll],
+  [false, {}, key],
+  [false, {}, { OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' }],
+  [false, {}, { ...key, OPENAI_MODEL: 'one' }],
+  [true, {}, { OPENAI_API_KEY: '' }],
+  [true, { host: 'localhost' }],
+  [true, { host: '[::1]' }],
+  [true, { host: '127.1.2.3' }],
+  [true, { simulator: true, ...exposed }],
+  [true, { simulator: true, ...toAll }],
+  [true, { simulator: true, upstreams: { openai: {} } }],
+  [true, { simulator: false }, { PARLEY_SIMULATOR: 'true' }],
+  [false, { simulator: true }, { PARLEY_SIMULATOR: 'auto', ...key }],
+  [false, { simulator: false, ...toAll }],
+  [false, { database: 'postgres://db/x' }, key],
 ]
 
-for (const { file, env, simulated } of simulations) {
+for (const [simulated, file, env] of simulations) {
   test(`the simulator ${simulated ? 'runs' : 'does not run'}: ${JSON.stringify({ file, env })}`, () => {
-    assert.equal(loadConfiguration(env ?? {}, fileOf(file)).simulated, simulated)
+    assert.equal(load(file, env).simulated, simulated)
   })
 }
 
-const notByAccident: readonly { file: object; env?: Environment; why: RegExp }[] = [
-  { file: { database: 'postgres://db/x' }, why: /the database is Postgres/ },
-  { file: {}, env: { DATABASE_URL: 'postgresql://db/x' }, why: /the database is Postgres/ },
-  { file: { host: '::' }, why: /the host :: is not a loopback address/ },
-  { file: {}, env: { HOST: '0.0.0.0' }, why: /the host 0\.0\.0\.0 is not a loopback address/ },
-  { file: { host: '127.example.com' }, why: /the host 127\.example\.com is not/ },
-  { file: { host: 'unix:/run/parley.sock' }, why: /the host unix:\/run\/parley\.sock is not/ },
-  { file: { trust_proxy: true }, why: /trust_proxy is set/ },
-  { file: { trust_proxy: '10.0.0.0/8' }, why: /trust_proxy is set/ },
-  { file: { simulator: false }, why: /the simulator is disabled/ },
-  { file: {}, env: { PARLEY_SIMULATOR: 'false' }, why: /the simulator is disabled/ },
+const notByAccident: readonly (readonly [why: RegExp, file: object, env?: Environment])[] = [
+  [/the database is Postgres/, { database: 'postgres://db/x' }],
+  [/the database is Postgres/, {}, { DATABASE_URL: 'postgresql://db/x' }],
+  [/the host :: is not a loopback address/, { host: '::' }],
+  [/the host 0\.0\.0\.0 is not a loopback address/, {}, { HOST: '0.0.0.0' }],
+  [/the host 127\.example\.com is not/, { host: '127.example.com' }],
+  [/the host unix:\/run\/parley\.sock is not/, { host: 'unix:/run/parley.sock' }],
+  [/trust_proxy is set/, { trust_proxy: true }],
+  [/trust_proxy is set/, { trust_proxy: '10.0.0.0/8' }],
+  [/the simulator is disabled/, { simulator: false }],
+  [/the simulator is disabled/, {}, { PARLEY_SIMULATOR: 'false' }],
 ]
 
-for (const { file, env, why } of notByAccident) {
+for (const [why, file, env] of notByAccident) {
   test(`without a model the server does not start: ${JSON.stringify({ file, env })}`, () => {
-    const problems = problemsOf(file, env)
-    assert.equal(problems.length, 1, problems.join('\n'))
-    assert.match(problems[0] ?? '', why)
-    for (const wayOut of [/OPENAI_API_KEY/, /upstreams/, /PARLEY_SIMULATOR=true/]) {
-      assert.match(problems[0] ?? '', wayOut)
-    }
+    const [problem = '', ...others] = problemsOf(file, env)
+    assert.deepEqual(others, [])
+    for (const part of [why, /OPENAI_API_KEY/, /upstreams/, /PARLEY_SIMULATOR=true/])
+      assert.match(problem, part)
   })
 }
 
@@ -248,148 +210,111 @@ test('variables of Kubernetes, of OpenAI clients, of other programs and of the f
   assert.deepEqual(problemsOf(file, { OPENAI_API_KEY2: 'k', OPENAI_MODEL2: 'm' }), [])
 })
 
-const faults: readonly { name: string; file?: unknown; env?: Environment; says: readonly RegExp[] }[] = [
-  { name: 'an unknown key', file: { hots: 'x' }, says: [/^hots: unknown setting; did you mean host\?$/] },
-  {
-    name: 'unknown keys deep inside, each with its path',
-    file: { jobs: { concurency: 1 }, tiers: { user_gold: {} } },
-    says: [
-      /^tiers\.user_gold: unknown setting; did you mean user_go\? \(a tier of your own needs based_on, .*\)$/,
-      /^jobs\.concurency: unknown setting; did you mean concurrency\?$/,
-    ],
-  },
-  {
-    name: 'a name with a slash in it',
-    file: { models: { 'mistral/large': { targets: [], extra: 1 } } },
-    says: [/^models\.mistral\/large\.targets: /, /^models\.mistral\/large\.extra: unknown setting$/],
-  },
-  {
-    name: 'a database URL with one slash',
-    file: { database: 'postgres:/host/db' },
-    env: { OPENAI_API_KEY: 'k' },
-    says: [/^database: must be sqlite:PATH or postgres:\/\/USER/],
-  },
-  {
-    name: 'a database in memory',
-    file: { database: 'sqlite::memory:' },
-    says: [/^database: must be in a file, /],
-  },
-  { name: 'a wrong type', file: { port: '8080' }, says: [/^port: must be integer$/] },
-  { name: 'a value out of range', file: { port: 65_536 }, says: [/^port: must be <= 65535$/] },
-  { name: 'null for an object', file: { jobs: null }, says: [/^jobs: must be object$/] },
-  { name: 'an array for an object', file: { models: [] }, says: [/^models: must be object$/] },
-  { name: 'a file that is not JSON', file: '{"port": 1,}', says: [/\.json: .*JSON/] },
-  {
-    name: 'a setting that the file has twice',
-    file: '{\n "tiers": { "user_go": { "models": [] } },\n "jobs": [{ "a": 1 }, { "a": 1 }],\n "tiers": {}, "jobs": {}\n}',
-    says: [/^tiers: is given twice, but only the last one would be used$/, /^jobs: is given twice, /],
-  },
-  { name: 'a file without an object', file: '[1]', says: [/\.json: must contain a JSON object$/] },
-  {
-    name: 'targets at an upstream that does not exist',
-    file: { models: { 'gpt-5': { targets: [{ upstream: 'azure', model: 'x' }] } } },
-    says: [/^models\.gpt-5\.targets: there is no upstream azure$/],
-  },
-  {
-    name: 'a model with both targets and auto, and one with neither',
-    file: {
-      models: { a: { targets: [{ upstream: 'openai', model: 'x' }], auto: [{ model: 'gpt-5' }] }, b: {} },
-    },
-    says: [/^models\.a: must have either targets or auto$/, /^models\.b: must have either targets or auto$/],
-  },
-  {
-    name: 'auto of a model that is itself auto',
-    file: { models: { a: { auto: [{ model: 'gpt-auto' }] } } },
-    says: [/^models\.a\.auto: gpt-auto must name a model that has targets$/],
-  },
-  {
-    name: 'prices without a currency, a price of a model with auto, and one below 0',
-    file: {
-      models: {
-        a: { targets: [{ upstream: 'openai', model: 'x' }], price: { input: 1, output: 2 } },
-        b: { targets: [{ upstream: 'openai', model: 'y', price: { input: 1, output: 2 } }] },
-        c: { auto: [{ model: 'a' }], price: { input: 1, output: 2 } },
-      },
-    },
-    says: [
-      /^models\.a\.price: requires currency, such as "currency": "EUR"$/,
-      /^models\.b\.price: requires currency/,
-      /^models\.c\.price: a model with auto has the prices of the models that it chooses from$/,
-    ],
-  },
-  {
-    name: 'a currency that is none',
-    file: { currency: 'Euro' },
-    says: [/^currency: must be three capital letters, such as EUR, not Euro$/],
-  },
-  {
-    name: 'a tier with a model that does not exist',
-    file: { tiers: { user_free: { models: ['gpt-6'] } } },
-    says: [/^tiers\.user_free\.models: there is no model gpt-6; did you mean gpt-5\?$/],
-  },
-  {
-    name: 'a range that is not valid',
-    file: { callbacks: { allow_networks: ['10.0.0.0/40'] } },
-    says: [/^callbacks\.allow_networks: 10\.0\.0\.0\/40 is not a valid CIDR range/],
-  },
-  {
-    name: 'a proxy and an origin that are not valid',
-    file: {
-      trust_proxy: '10.0.0.0/8, proxy.example',
-      cors: { origins: ['*', 'https://ok.example', 'nonsense'] },
-    },
-    env: { OPENAI_API_KEY: 'k' },
-    says: [
-      /^trust_proxy: proxy\.example is not a valid CIDR range/,
-      /^cors\.origins: nonsense is not a valid origin/,
-    ],
-  },
-  {
-    name: 'an upstream without its key',
-    file: { upstreams: { openai: {} } },
-    says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
-  },
-  {
-    name: 'OPENAI_MODEL without a key or an address',
-    env: { OPENAI_MODEL: 'one' },
-    says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
-  },
-  {
-    name: 'an address that is not a URL',
-    env: { OPENAI_BASE_URL: 'localhost:9' },
-    says: [/^upstreams\.openai\.base_url: must be an http or https URL$/],
-  },
-  {
-    name: 'several at once',
-    file: { upstreams: { openai: {} } },
-    env: { LOG_LEVEL: 'loud' },
-    says: [/^upstreams\.openai\.api_key_env: /, /^LOG_LEVEL: must be one of fatal, .*silent$/],
-  },
-  {
-    name: 'PORT that is not a number',
-    env: { PORT: '80a' },
-    says: [/^PORT: must be a number from 0 to 65535/],
-  },
-  {
-    name: 'PARLEY_SIMULATOR that is neither true, false nor auto',
-    env: { PARLEY_SIMULATOR: 'yes' },
-    says: [/^PARLEY_SIMULATOR: must be true, false or auto, not yes$/],
-  },
-  { name: 'PORT out of range', env: { PORT: '65536' }, says: [/^PORT: must be a number from 0 to 65535/] },
-]
+/** Declares a test that a file and an environment stop the start with exactly these problems. */
+const stops = (name: string, file: unknown, env: Environment, ...says: readonly RegExp[]) =>
+  test(`stops the start: ${name}`, () => assertProblems(file, env, ...says))
 
-for (const { name, file, env, says } of faults) {
-  test(`stops the start: ${name}`, () => {
-    const problems = problemsOf(file ?? {}, env)
-    assert.equal(problems.length, says.length, problems.join('\n'))
-    for (const pattern of says) {
-      assert.ok(
-        problems.some((problem) => pattern.test(problem)),
-        `${pattern} is none of:\n${problems.join('\n')}`,
-      )
-    }
-  })
-}
+const of = (upstream: string, more: object = {}) => ({ targets: [{ upstream, model: 'x', ...more }] })
+const price = { input: 1, output: 2 }
+const twice =
+  '{\n "tiers": { "user_go": { "models": [] } },\n "jobs": [{ "a": 1 }, { "a": 1 }],\n "tiers": {}, "jobs": {}\n}'
+const noKey = /^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/
+const noPort = /^PORT: must be a number from 0 to 65535/
+
+stops(
+  'a tier of your own without the one that it is based on',
+  { tiers: { user_gold: {} } },
+  {},
+  /^tiers\.user_gold: unknown setting; did you mean user_go\? \(a tier of your own needs based_on, .*\)$/,
+)
+stops(
+  'a name with a slash in it',
+  { models: { 'mistral/large': { targets: [], extra: 1 } } },
+  {},
+  /^models\.mistral\/large\.targets: /,
+  /^models\.mistral\/large\.extra: unknown setting$/,
+)
+stops(
+  'a database URL with one slash',
+  { database: 'postgres:/host/db' },
+  key,
+  /^database: must be sqlite:PATH or postgres:\/\/USER/,
+)
+stops('a database in memory', { database: 'sqlite::memory:' }, {}, /^database: must be in a file, /)
+stops('a value out of range', { port: 65_536 }, {}, /^port: must be <= 65535$/)
+stops('null for an object', { jobs: null }, {}, /^jobs: must be object$/)
+stops('an array for an object', { models: [] }, {}, /^models: must be object$/)
+stops('a file that is not JSON', '{"port": 1,}', {}, /\.json: .*JSON/)
+stops('a file without an object', '[1]', {}, /\.json: must contain a JSON object$/)
+stops(
+  'a setting that the file has twice',
+  twice,
+  {},
+  /^tiers: is given twice, but only the last one would be used$/,
+  /^jobs: is given twice, /,
+)
+stops(
+  'a model with both targets and auto, and one with neither',
+  { models: { a: { ...of('openai'), auto: [{ model: 'gpt-5' }] }, b: {} } },
+  {},
+  /^models\.a: must have either targets or auto$/,
+  /^models\.b: must have either targets or auto$/,
+)
+stops(
+  'auto of a model that is itself auto',
+  { models: { a: { auto: [{ model: 'gpt-auto' }] } } },
+  {},
+  /^models\.a\.auto: gpt-auto must name a model that has targets$/,
+)
+stops(
+  'prices without a currency, a price of a model with auto, and one below 0',
+  {
+    models: {
+      a: { ...of('openai'), price },
+      b: of('openai', { price }),
+      c: { auto: [{ model: 'a' }], price },
+    },
+  },
+  {},
+  /^models\.a\.price: requires currency, such as "currency": "EUR"$/,
+  /^models\.b\.price: requires currency/,
+  /^models\.c\.price: a model with auto has the prices of the models that it chooses from$/,
+)
+stops(
+  'a currency that is none',
+  { currency: 'Euro' },
+  {},
+  /^currency: must be three capital letters, such as EUR, not Euro$/,
+)
+stops(
+  'a range that is not valid',
+  { callbacks: { allow_networks: ['10.0.0.0/40'] } },
+  {},
+  /^callbacks\.allow_networks: 10\.0\.0\.0\/40 is not a valid CIDR range/,
+)
+stops(
+  'a proxy and an origin that are not valid',
+  { trust_proxy: '10.0.0.0/8, proxy.example', cors: { origins: ['*', 'https://ok.example', 'nonsense'] } },
+  key,
+  /^trust_proxy: proxy\.example is not a valid CIDR range/,
+  /^cors\.origins: nonsense is not a valid origin/,
+)
+stops('an upstream without its key', { upstreams: { openai: {} } }, {}, noKey)
+stops('OPENAI_MODEL without a key or an address', {}, { OPENAI_MODEL: 'one' }, noKey)
+stops(
+  'an address that is not an http URL',
+  {},
+  { OPENAI_BASE_URL: 'localhost:9' },
+  /^upstreams\.openai\.base_url: must be an http or https URL$/,
+)
+stops('PORT that is not a number', {}, { PORT: '80a' }, noPort)
+stops('PORT out of range', {}, { PORT: '65536' }, noPort)
+stops(
+  'PARLEY_SIMULATOR that is neither true, false nor auto',
+  {},
+  { PARLEY_SIMULATOR: 'yes' },
+  /^PARLEY_SIMULATOR: must be true, false or auto, not yes$/,
+)
 
 test('threads has no effect, and must still be auto or a number from 1 to 64', () => {
   for (const threads of ['auto', 1, 64]) assert.equal(settingsOf({ threads }).threads, threads)
@@ -409,27 +334,25 @@ test('a database address is never repeated: it may hold a password', () => {
 })
 
 test('an upstream that no model uses may lack its key', () => {
-  const { access } = loadConfiguration(
-    {},
-    fileOf({ upstreams: { local, azure: { ...local, api_key_env: 'AZURE_KEY' } }, models: allLocal }),
-  )
+  const file = { upstreams: { local, azure: { ...local, api_key_env: 'AZURE_KEY' } }, models: allLocal }
+  const { access } = load(file)
   assert.deepEqual([access.get('local')?.apiKey, access.get('azure')?.apiKey], [null, null])
 })
 
 test('a key is taken from the variable that the upstream names', () => {
   const content = { upstreams: { local: { ...local, api_key_env: 'MY_KEY' } }, models: allLocal }
-  assert.equal(loadConfiguration({ MY_KEY: 'k' }, fileOf(content)).access.get('local')?.apiKey, 'k')
+  assert.equal(load(content, { MY_KEY: 'k' }).access.get('local')?.apiKey, 'k')
 })
 
 test('a server given by OPENAI_BASE_URL requires no key unless the file says so, and gets one that is set', () => {
-  const OPENAI_BASE_URL = 'http://127.0.0.1:9/v1'
-  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, fileOf({})).access.get('openai')?.apiKey, null)
-  const withBody = fileOf({ upstreams: { openai: { body: { max_tokens: 100 } } } })
-  assert.equal(loadConfiguration({ OPENAI_BASE_URL }, withBody).access.get('openai')?.apiKey, null)
-  const withKey = fileOf({ upstreams: { openai: { api_key_env: 'OPENAI_API_KEY' } } })
-  assert.throws(() => loadConfiguration({ OPENAI_BASE_URL }, withKey), /OPENAI_API_KEY is not set/)
-  const both = loadConfiguration({ OPENAI_BASE_URL, OPENAI_API_KEY: 'k' }, fileOf({}))
-  assert.equal(both.access.get('openai')?.apiKey, 'k')
+  const keyOf = (openai?: object, env: Environment = {}) =>
+    load(openai ? { upstreams: { openai } } : {}, { OPENAI_BASE_URL: local.base_url, ...env }).access.get(
+      'openai',
+    )?.apiKey
+  assert.equal(keyOf(), null)
+  assert.equal(keyOf({ body: { max_tokens: 100 } }), null)
+  assert.throws(() => keyOf({ api_key_env: 'OPENAI_API_KEY' }), /OPENAI_API_KEY is not set/)
+  assert.equal(keyOf(undefined, key), 'k')
 })
 
 test('the file: --config beats PARLEY_CONFIG, and a file that is named must exist', () => {
@@ -440,16 +363,14 @@ test('the file: --config beats PARLEY_CONFIG, and a file that is named must exis
   const byVariable = loadConfiguration({ PARLEY_CONFIG: variable })
   assert.deepEqual([byVariable.settings.port, byVariable.file], [2, variable])
   for (const load of [loadConfiguration, loadDatabaseUrl]) {
-    assert.throws(
-      () => load({}, join(folder, 'none.json')),
-      /none\.json: the configuration file does not exist/,
-    )
+    const none = join(folder, 'none.json')
+    assert.throws(() => load({}, none), /none\.json: the configuration file does not exist/)
   }
 })
 
 test('the level of the log', () => {
-  assert.equal(loadConfiguration({}, fileOf({})).logLevel, 'info')
-  assert.equal(loadConfiguration({ LOG_LEVEL: 'debug' }, fileOf({})).logLevel, 'debug')
+  assert.equal(load({}).logLevel, 'info')
+  assert.equal(load({}, { LOG_LEVEL: 'debug' }).logLevel, 'debug')
 })
 
 test('commands that need only the database ignore other settings', () => {
@@ -502,7 +423,7 @@ test('all problems are reported at once, each with the file, its line and the ne
     ['upstreams.azure.api_key_env: the environment variable OPENAI_API_KEY is not set', 11],
     ['LOG_LEVEL: must be one of', null],
   ]
-  const problems = thrownBy(() => loadConfiguration(env, file)).split('\n')
+  const problems = messageOf(() => loadConfiguration(env, file)).split('\n')
   for (const [start, line] of expected) {
     const found = problems.filter((problem) => problem.startsWith(start))
     assert.ok(found.length > 0, `no problem starts with ${start}:\n${problems.join('\n')}`)
@@ -518,12 +439,11 @@ test('all problems are reported at once, each with the file, its line and the ne
   assert.deepEqual(unexpected, [], 'no problem only follows from another one')
 })
 
-function thrownBy(load: () => unknown): string {
+function messageOf(load: () => unknown): string {
   try {
     load()
   } catch (error) {
-    assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message
+    return String(error instanceof Error && error.message)
   }
-  return assert.fail('nothing was thrown')
+  return ''
 }

@@ -3,33 +3,11 @@
  * the file stay.
  */
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, test } from 'node:test'
-import { ConfigurationError } from './file.ts'
-import { loadConfiguration } from './load.ts'
+import { test } from 'node:test'
+import { configFiles } from '../../test/support/config-files.ts'
 import { DEFAULTS, type Environment } from './settings.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'parley-removal-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
-
-let files = 0
-function load(content: object, env: Environment = {}) {
-  const path = join(folder, `${files++}.json`)
-  writeFileSync(path, JSON.stringify(content))
-  return loadConfiguration(env, path)
-}
-
-function problemsOf(content: object, env: Environment = {}): string[] {
-  try {
-    load(content, env)
-  } catch (error) {
-    assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message.replace(/ \(\S+:\d+\)$/gm, '').split('\n')
-  }
-  return []
-}
+const { load, assertProblems } = configFiles()
 
 /** Returns the names of upstreams and models, and the models of each tier. */
 function namesOf(content: object, env: Environment = {}) {
@@ -88,50 +66,47 @@ test('null removes the upstream openai, whose key may be set for something else'
 })
 
 const gpt5 = { targets: [{ upstream: 'openai', model: 'gpt-5' }] }
-const faults: readonly { name: string; file: object; says: readonly RegExp[] }[] = [
-  {
-    name: 'a tier with a model that was removed',
-    file: { models: { 'gpt-5': null }, tiers: { user_free: { models: ['gpt-5', 'gpt-auto'] } } },
-    says: [/^tiers\.user_free\.models: there is no model gpt-5$/],
-  },
-  {
-    name: 'auto with a model that was removed',
-    file: { models: { 'gpt-5': null, pick: { auto: [{ model: 'gpt-5' }] } } },
-    says: [/^models\.pick\.auto: gpt-5 must name a model that has targets$/],
-  },
-  {
-    name: 'a target on the upstream openai, which has no key',
-    file: { upstreams: { local }, models: { tiny, 'gpt-5': gpt5 } },
-    says: [/^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/],
-  },
-  {
-    name: 'a target on the upstream openai, which is removed',
-    file: { upstreams: { local, openai: null }, models: { tiny, mine: gpt5 } },
-    says: [/^models\.mine\.targets: there is no upstream openai$/],
-  },
-  {
-    name: 'null for what is not a default',
-    file: { upstreams: { local, other: null }, models: { tiny, 'gtp-5': null } },
-    says: [/^upstreams\.other: must be object$/, /^models\.gtp-5: must be object$/],
-  },
-  {
-    name: 'an upstream and no model',
-    file: { upstreams: { local } },
-    says: [/^models: no models are configured\. Add one, such as .*"upstream": "local"/],
-  },
-  {
-    name: 'no model at all',
-    file: { models: { 'gpt-5': null, 'gpt-5.2': null, 'gpt-5-mini': null } },
-    says: [/^models: no models are configured\. Add one/],
-  },
+const faults: readonly (readonly [name: string, file: object, ...says: readonly RegExp[]])[] = [
+  [
+    'a tier with a model that was removed',
+    { models: { 'gpt-5': null }, tiers: { user_free: { models: ['gpt-5', 'gpt-auto'] } } },
+    /^tiers\.user_free\.models: there is no model gpt-5$/,
+  ],
+  [
+    'auto with a model that was removed',
+    { models: { 'gpt-5': null, pick: { auto: [{ model: 'gpt-5' }] } } },
+    /^models\.pick\.auto: gpt-5 must name a model that has targets$/,
+  ],
+  [
+    'a target on the upstream openai, which has no key',
+    { upstreams: { local }, models: { tiny, 'gpt-5': gpt5 } },
+    /^upstreams\.openai\.api_key_env: the environment variable OPENAI_API_KEY is not set/,
+  ],
+  [
+    'a target on the upstream openai, which is removed',
+    { upstreams: { local, openai: null }, models: { tiny, mine: gpt5 } },
+    /^models\.mine\.targets: there is no upstream openai$/,
+  ],
+  [
+    'null for what is not a default',
+    { upstreams: { local, other: null }, models: { tiny, 'gtp-5': null } },
+    /^upstreams\.other: must be object$/,
+    /^models\.gtp-5: must be object$/,
+  ],
+  [
+    'an upstream and no model',
+    { upstreams: { local } },
+    /^models: no models are configured\. Add one, such as .*"upstream": "local"/,
+  ],
+  [
+    'no model at all',
+    { models: { 'gpt-5': null, 'gpt-5.2': null, 'gpt-5-mini': null } },
+    /^models: no models are configured\. Add one/,
+  ],
 ]
 
-for (const { name, file, says } of faults) {
-  test(`only what the file names is an error: ${name}`, () => {
-    const problems = problemsOf(file)
-    assert.equal(problems.length, says.length, problems.join('\n'))
-    for (const [index, pattern] of says.entries()) assert.match(problems[index] ?? '', pattern)
-  })
+for (const [name, file, ...says] of faults) {
+  test(`only what the file names is an error: ${name}`, () => assertProblems(file, {}, ...says))
 }
 
 test('with OPENAI_MODEL callers of every tier may use its own name', () => {

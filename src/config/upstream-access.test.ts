@@ -3,47 +3,26 @@
  * secret.
  */
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
+import { configFiles } from '../../test/support/config-files.ts'
 import { selfSigned } from '../../test/support/self-signed.ts'
-import { ConfigurationError } from './file.ts'
-import { loadConfiguration } from './load.ts'
 import type { Environment } from './settings.ts'
 import type { UpstreamAccess } from './upstream-access.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'parley-access-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const { fileOf, load, problemsOf } = configFiles()
+const address = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
 
-let files = 0
-function fileOf(text: string): string {
-  const path = join(folder, `${files++}`)
-  writeFileSync(path, text)
-  return path
-}
-
-/** Loads a configuration with a single upstream, which has these settings and one model. */
-function load(upstream: object, env: Environment = {}, model = 'm', settings: object = {}) {
-  const own = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null, ...upstream }
-  const models = { small: { targets: [{ upstream: 'own', model }] } }
-  return loadConfiguration(env, fileOf(JSON.stringify({ upstreams: { own }, models, ...settings })))
-}
+/** A configuration with a single upstream, which has these settings and one model. */
+const fileWith = (upstream: object, model = 'm', more: object = {}) => ({
+  upstreams: { own: { ...address, ...upstream } },
+  models: { small: { targets: [{ upstream: 'own', model }] } },
+  ...more,
+})
 
 function accessOf(upstream: object, env: Environment = {}, model = 'm'): UpstreamAccess {
-  const access = load(upstream, env, model).access.get('own')
+  const access = load(fileWith(upstream, model), env).access.get('own')
   assert.ok(access)
   return access
-}
-
-function problemsOf(upstream: object, env: Environment = {}): string {
-  try {
-    load(upstream, env)
-  } catch (error) {
-    assert.ok(error instanceof ConfigurationError, String(error))
-    return error.message.replace(/ \(\S+:\d+\)$/gm, '')
-  }
-  return ''
 }
 
 test('headers and query take values from the file and from the environment', () => {
@@ -102,109 +81,102 @@ test('ca_file gives the certificates of the file, and nothing else of it', () =>
   assert.equal(accessOf({ ca_file: file }).ca, `${pem}\n${pem}`)
 })
 
-const faults: readonly { name: string; upstream: object; env?: Environment; says: RegExp }[] = [
-  {
-    name: 'a variable of a header that is not set',
-    upstream: { headers: { 'api-key': { env: 'AZURE_KEY' } } },
-    says: /^upstreams\.own\.headers\.api-key: the environment variable AZURE_KEY is not set$/,
-  },
-  {
-    name: 'a variable of the query that is not set',
-    upstream: { query: { code: { env: 'CODE' } } },
-    env: { CODE: '' },
-    says: /^upstreams\.own\.query\.code: the environment variable CODE is not set$/,
-  },
-  {
-    name: 'a name that no header can have',
-    upstream: { headers: { 'x key': 'k' } },
-    says: /^upstreams\.own\.headers\.x key: unknown setting$/,
-  },
-  {
-    name: 'a header of the connection',
-    upstream: { headers: { 'Content-Length': '0' } },
-    says: /^upstreams\.own\.headers\.Content-Length: Parley sets this header itself$/,
-  },
-  {
-    name: 'a header in two spellings',
-    upstream: { headers: { 'X-Key': 'a', 'x-key': 'b' } },
-    says: /^upstreams\.own\.headers\.x-key: this header is already set with different capitalization$/,
-  },
-  {
-    name: 'authorization and a key',
-    upstream: { api_key_env: 'KEY', headers: { Authorization: 'Basic x' } },
-    env: { KEY: 'k' },
-    says: /^upstreams\.own\.headers\.Authorization: api_key_env already sends its key in this header/,
-  },
-  {
-    name: 'a value with a line break',
-    upstream: { headers: { 'x-key': { env: 'KEY' } } },
-    env: { KEY: 'canary\r\nx: y' },
-    says: /^upstreams\.own\.headers\.x-key: must be visible ASCII and not empty$/,
-  },
-  {
-    name: 'a key with a line end',
-    upstream: { api_key_env: 'KEY' },
-    env: { KEY: 'canary\n' },
-    says: /^upstreams\.own\.api_key_env: the value of KEY must be visible ASCII, without spaces and line ends$/,
-  },
-  {
-    name: 'a field that Parley sets itself',
-    upstream: { body: { max_tokens: 5, stream: true, model: 'x' } },
-    says: /^upstreams\.own\.body\.stream: this field cannot be set here\nupstreams\.own\.body\.model: /,
-  },
-  {
-    name: 'a user in the address',
-    upstream: { base_url: 'http://canary@127.0.0.1/v1' },
-    says: /^upstreams\.own\.base_url: must not contain a user name or password; use api_key_env/,
-  },
-  {
-    name: 'a password in the address',
-    upstream: { base_url: 'http://:canary@127.0.0.1/v1' },
-    says: /^upstreams\.own\.base_url: must not contain a user name or password/,
-  },
-  {
-    name: 'a file of certificates that does not exist',
-    upstream: { ca_file: '/nowhere/ca.pem' },
-    says: /^upstreams\.own\.ca_file: ENOENT.*\/nowhere\/ca\.pem/,
-  },
-  {
-    name: 'a file without a certificate',
-    upstream: { ca_file: fileOf(key) },
-    says: /^upstreams\.own\.ca_file: .* does not contain a PEM certificate$/,
-  },
-  {
-    name: 'a certificate that is damaged',
-    upstream: { ca_file: fileOf(cert.replace(/\n.{20}/, '\n')) },
-    says: /^upstreams\.own\.ca_file: /,
-  },
-]
-
-for (const { name, upstream, env, says } of faults) {
+/** Declares a test that an upstream with these settings stops the start with these problems of it. */
+const stops = (name: string, upstream: object, env: Environment, ...says: readonly RegExp[]) =>
   test(`stops the start, without the value: ${name}`, () => {
-    const problems = problemsOf(upstream, env)
-    assert.match(problems, says)
-    assert.ok(!problems.includes('canary'), problems)
+    const problems = problemsOf(fileWith(upstream), env)
+    assert.ok(!problems.join().includes('canary'), problems.join('\n'))
+    assert.equal(problems.length, says.length, problems.join('\n'))
+    for (const [at, pattern] of says.entries()) {
+      const [, own] = /^upstreams\.own\.(.*)/.exec(problems[at] ?? '') ?? []
+      assert.match(own ?? '', pattern, problems.join('\n'))
+    }
   })
-}
+const noLogin = /^base_url: must not contain a user name or password; use api_key_env/
+
+stops(
+  'a variable of a header that is not set',
+  { headers: { 'api-key': { env: 'AZURE_KEY' } } },
+  {},
+  /^headers\.api-key: the environment variable AZURE_KEY is not set$/,
+)
+stops(
+  'a variable of the query that is not set',
+  { query: { code: { env: 'CODE' } } },
+  { CODE: '' },
+  /^query\.code: the environment variable CODE is not set$/,
+)
+stops(
+  'a name that no header can have',
+  { headers: { 'x key': 'k' } },
+  {},
+  /^headers\.x key: unknown setting$/,
+)
+stops(
+  'a header of the connection',
+  { headers: { 'Content-Length': '0' } },
+  {},
+  /^headers\.Content-Length: Parley sets this header itself$/,
+)
+stops(
+  'a header in two spellings',
+  { headers: { 'X-Key': 'a', 'x-key': 'b' } },
+  {},
+  /^headers\.x-key: this header is already set with different capitalization$/,
+)
+stops(
+  'authorization and a key',
+  { api_key_env: 'KEY', headers: { Authorization: 'Basic x' } },
+  { KEY: 'k' },
+  /^headers\.Authorization: api_key_env already sends its key in this header/,
+)
+stops(
+  'a value with a line break',
+  { headers: { 'x-key': { env: 'KEY' } } },
+  { KEY: 'canary\r\nx: y' },
+  /^headers\.x-key: must be visible ASCII and not empty$/,
+)
+stops(
+  'a key with a line end',
+  { api_key_env: 'KEY' },
+  { KEY: 'canary\n' },
+  /^api_key_env: the value of KEY must be visible ASCII, without spaces and line ends$/,
+)
+stops(
+  'a field that Parley sets itself',
+  { body: { max_tokens: 5, stream: true, model: 'x' } },
+  {},
+  /^body\.stream: this field cannot be set here$/,
+  /^body\.model: /,
+)
+stops('a user in the address', { base_url: 'http://canary@127.0.0.1/v1' }, {}, noLogin)
+stops('a password in the address', { base_url: 'http://:canary@127.0.0.1/v1' }, {}, noLogin)
+stops(
+  'a file of certificates that does not exist',
+  { ca_file: '/nowhere/ca.pem' },
+  {},
+  /^ca_file: ENOENT.*\/nowhere\/ca\.pem/,
+)
+stops(
+  'a file without a certificate',
+  { ca_file: fileOf(key) },
+  {},
+  /^ca_file: .* does not contain a PEM certificate$/,
+)
+stops('a certificate that is damaged', { ca_file: fileOf(cert.replace(/\n.{20}/, '\n')) }, {}, /^ca_file: /)
 
 test('an upstream that no model uses may lack what it takes from outside', () => {
-  const other = {
-    base_url: 'http://127.0.0.1:9/v1',
-    api_key_env: 'KEY',
-    headers: { 'x-key': { env: 'HEADER' } },
-    ca_file: '/nowhere/ca.pem',
-  }
-  const own = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
-  const models = { small: { targets: [{ upstream: 'own', model: 'm' }] } }
-  const { access } = loadConfiguration({}, fileOf(JSON.stringify({ upstreams: { own, other }, models })))
+  const outside = { api_key_env: 'KEY', headers: { 'x-key': { env: 'HEADER' } }, ca_file: '/nowhere/ca.pem' }
+  const { upstreams, ...file } = fileWith({})
+  const { access } = load({ ...file, upstreams: { ...upstreams, other: { ...address, ...outside } } })
   assert.deepEqual(access.get('other'), { apiKey: null, headers: {}, query: {}, ca: null, secrets: [] })
 })
 
 test('a wake_url needs jobs that wait', () => {
   const wake = { wake_url: 'http://127.0.0.1:9/wake' }
-  assert.equal(load(wake).settings.upstreams.own?.wake_url, wake.wake_url)
+  assert.equal(load(fileWith(wake)).settings.upstreams.own?.wake_url, wake.wake_url)
   assert.throws(
-    () => load(wake, {}, 'm', { jobs: { patience_seconds: 0 } }),
+    () => load(fileWith(wake, 'm', { jobs: { patience_seconds: 0 } })),
     /upstreams\.own\.wake_url: no job waits for a model server while jobs\.patience_seconds is 0/,
   )
 })

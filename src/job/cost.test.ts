@@ -98,12 +98,8 @@ test('an estimate knows the limit of the answer, and that an answer in JSON may 
   const estimate = (responseFormatJson: string) =>
     prices.estimateOf({ model: 'one', inputTokens: 1000, responseFormatJson }, new Set(['one']))
   assert.equal(estimate('{"options":{"max_tokens":50},"format":"text"}'), 3000 + 500)
-  assert.equal(
-    estimate('{"options":{"max_tokens":50},"format":"json"}'),
-    3 * 1256 + 500 + 3 * (1256 + 50 + 1024) + 500,
-  )
-  assert.equal(
-    estimate('{"options":{"max_tokens":50},"format":"json","schema":{}}'),
-    3 * 1258 + 500 + 3 * (1258 + 50 + 2 + 1024) + 500,
-  )
+  const json = 3 * 1256 + 500 + 3 * (1256 + 50 + 1024) + 500
+  assert.equal(estimate('{"options":{"max_tokens":50},"format":"json"}'), json)
+  const schema = 3 * 1258 + 500 + 3 * (1258 + 50 + 2 + 1024) + 500
+  assert.equal(estimate('{"options":{"max_tokens":50},"format":"json","schema":{}}'), schema)
 })

@@ -16,7 +16,7 @@ test('depth is found as a parser would find it, whatever the strings contain', (
     fc.property(tree, fc.integer({ min: 0, max: 8 }), (value, limit) => {
       assert.equal(isDeeperThan(JSON.stringify(value), limit), depthOf(value) > limit)
     }),
-    { numRuns: 2000 },
+    { numRuns: 1000 },
   )
 })
 
@@ -30,7 +30,7 @@ test('a value ends where its text ends, whatever its strings contain', () => {
       const json = JSON.stringify(value)
       assert.equal(valueEnd(json + after, 0), json.length)
     }),
-    { numRuns: 2000 },
+    { numRuns: 1000 },
   )
   for (const word of ['true', 'null', '-1.5e+3', '0']) {
     for (const after of ['', ',', ']', ' ']) assert.equal(valueEnd(word + after, 0), word.length)
@@ -70,6 +70,6 @@ test('what is in strings and what is not is told apart as a parser would, whatev
       assert.ok(!isMostly(json, quotes, other - 1))
       if (quotes > 0) assert.ok(!isMostly(json, quotes - 1, other))
     }),
-    { numRuns: 2000 },
+    { numRuns: 1000 },
   )
 })

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
+import fc from 'fast-check'
 import { type Receiver, startReceiver } from '../../test/receiver.ts'
 import { IDLE_LIMITS } from '../../test/support/callback-poster.ts'
 import { createPoster, type PostResult } from './post.ts'
@@ -16,62 +17,48 @@ const IPV4 =
   '192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 ' +
   '198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
 
-/** The first and last address of each blocked range, including the ranges around 2000::/3. */
-const IPV6: readonly (readonly [string, string])[] = [
-  ['::', '::1'],
-  ['::2', '0:0:0:0:0:0:ffff:ffff'],
-  ['::ffff:0:0', '::ffff:ffff:ffff'],
-  ['64:ff9b::', '64:ff9b::ffff:ffff'],
-  ['64:ff9b:1::', '64:ff9b:1:ffff:ffff:ffff:ffff:ffff'],
-  ['100::', '100::ffff:ffff:ffff:ffff'],
-  ['1fff::', '1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['2001::', '2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['2001:db8::', '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['2002::', '2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['2620:4f:8000::', '2620:4f:8000:ffff:ffff:ffff:ffff:ffff'],
-  ['3fff::', '3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['4000::', '5fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['5f00::', '5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['fc00::', 'fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['fd00:ec2::254', 'fd00:ec2::254'],
-  ['fe80::', 'febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['fec0::', 'feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['ff00::', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-]
+/**
+ * The first and last address of each blocked range, including the ranges around 2000::/3. A star stands for all groups that are
+ * missing, which are ffff.
+ */
+const IPV6 = readIpv6(`
+  :: ::1
+  ::2 0:0:0:0:0:0:ffff:ffff
+  ::ffff:0:0 ::ffff:ffff:ffff
+  64:ff9b:: 64:ff9b::ffff:ffff
+  64:ff9b:1:: 64:ff9b:1:*
+  100:: 100::ffff:ffff:ffff:ffff
+  1fff:: 1fff:*
+  2001:: 2001:1ff:*
+  2001:db8:: 2001:db8:*
+  2002:: 2002:*
+  2620:4f:8000:: 2620:4f:8000:*
+  3fff:: 3fff:fff:*
+  4000:: 5fff:*
+  5f00:: 5f00:*
+  fc00:: fdff:*
+  fd00:ec2::254 fd00:ec2::254
+  fe80:: febf:*
+  fec0:: feff:*
+  ff00:: ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff
+`)
 
 /** Allowed addresses next to those ranges. */
-const ALLOWED_IPV6 = [
-  '2000::',
-  '2000:ffff:ffff:ffff:ffff:ffff:ffff:ffff',
-  '2001:200::',
-  '2001:db7:ffff:ffff:ffff:ffff:ffff:ffff',
-  '2001:db9::',
-  '2001:ffff:ffff:ffff:ffff:ffff:ffff:ffff',
-  '2003::',
-  '2620:4f:7fff:ffff:ffff:ffff:ffff:ffff',
-  '2620:4f:8001::',
-  '3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff',
-  '3fff:1000::',
-  '3fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff',
-]
+const ALLOWED_IPV6 = readIpv6(`
+  2000:: 2000:* 2001:200:: 2001:db7:* 2001:db9:: 2001:*
+  2003:: 2620:4f:7fff:* 2620:4f:8001:: 3ffe:* 3fff:1000:: 3fff:*
+`)
 
-const NAMES = [
-  'localhost',
-  'a.localhost',
-  'a.b.localhost',
-  'local.local',
-  'a.local',
-  'a.internal',
-  'a.b.internal',
-]
-  .concat('metadata.google.internal')
-  .flatMap((name) => [
-    name,
-    `${name}.`,
-    name.toUpperCase(),
-    name.replace('l', '%6C'),
-    name.replace('l', 'ｌ'),
-  ])
+const NAMES =
+  'localhost a.localhost a.b.localhost local.local a.local a.internal a.b.internal metadata.google.internal'
+    .split(' ')
+    .flatMap((name) => [
+      name,
+      `${name}.`,
+      name.toUpperCase(),
+      name.replace('l', '%6C'),
+      name.replace('l', 'ｌ'),
+    ])
 
 const PUBLIC = '93.184.216.34'
 const PUBLIC_IPV6 = '2606:2800:220:1::1'
@@ -92,7 +79,12 @@ const neighboursIpv4 = unique(
     .flatMap(({ first, last }) => [first - 1, last + 1])
     .filter((address) => address >= 0 && address < 2 ** 32 && !isBlocked(address)),
 )
-const edgesIpv6 = unique(IPV6.flat())
+
+function readIpv6(text: string): readonly string[] {
+  const addresses = text.trim().split(/\s+/)
+  const missing = (address: string) => Array<string>(9 - address.split(':').length).fill('ffff')
+  return unique(addresses.map((address) => address.replace('*', missing(address).join(':'))))
+}
 
 function isBlocked(address: number): boolean {
   return rangesIpv4.some(({ first, last }) => address >= first && address <= last)
@@ -106,13 +98,8 @@ function numberOf(address: string): number {
   return address.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0)
 }
 
-function octetsOf(address: number): number[] {
-  return [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256)
-}
-
-function dotted(address: number): string {
-  return octetsOf(address).join('.')
-}
+const octetsOf = (address: number) => [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256)
+const dotted = (address: number) => octetsOf(address).join('.')
 
 /** Returns every spelling of an IPv4 address that the URL standard allows. */
 function spellings(address: number): string[] {
@@ -229,7 +216,7 @@ test('blocked at creation and at delivery, in every form; the canary sees no con
     await assertAnswerBlocked([dotted(address), PUBLIC_IPV6])
     for (const carrier of carriers(address)) await assertAnswerBlocked([PUBLIC, carrier])
   }
-  for (const address of edgesIpv6) {
+  for (const address of IPV6) {
     for (const host of spellingsIpv6(address)) {
       await assertHostBlocked(`[${host}]`)
       await assertAnswerBlocked([host])
@@ -244,11 +231,16 @@ test('blocked at creation and at delivery, in every form; the canary sees no con
   t.diagnostic(`${cases} cases, ${canary.connections()} connections`)
 })
 
-test('the neighbours of every blocked range are allowed', () => {
+test('the neighbours of every blocked range are allowed, and random addresses are blocked exactly as listed', () => {
   assert.ok(neighboursIpv4.length > 25)
-  for (const address of neighboursIpv4)
-    assert.equal(isBlockedAddress(dotted(address), []), false, dotted(address))
-  for (const address of ALLOWED_IPV6) assert.equal(isBlockedAddress(address, []), false, address)
+  const neighbours = [...neighboursIpv4.map(dotted), ...ALLOWED_IPV6]
+  for (const address of neighbours) assert.equal(isBlockedAddress(address, []), false, address)
+  fc.assert(
+    fc.property(fc.nat(2 ** 32 - 1), (address) => {
+      assert.equal(isBlockedAddress(dotted(address), []), isBlocked(address), dotted(address))
+    }),
+    { numRuns: 3000 },
+  )
 })
 
 test('a name is looked up once per connection, and the connection goes to the address that was checked', async () => {

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TlsOptions } from 'node:tls'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startPoster } from '../../test/support/callback-poster.ts'
+import { listen } from '../../test/support/listen.ts'
 import { selfSigned } from '../../test/support/self-signed.ts'
 import { CONNECT_MS } from './post.ts'
 
@@ -25,11 +26,11 @@ test('the certificate is checked against the name, or the address, of the URL', 
     serverNames.push(name)
     answer(null)
   }
-  const { receiver, post } = await startPoster(t, RESOLVED, { tls: { ...known, SNICallback } })
+  const { receiver, answer } = await startPoster(t, RESOLVED, { tls: { ...known, SNICallback } })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
     const url = `https://${host}:${receiver.port}/`
-    assert.equal((await post({ url })).kind, 'answered', host)
-    assert.equal((await post({ url })).kind, 'answered', host)
+    await answer({ url })
+    await answer({ url })
   }
   assert.equal(receiver.connections(), 2)
   assert.deepEqual(serverNames, ['hooks.example.com'], 'the handshake contains the name, but not an address')
@@ -40,11 +41,9 @@ test('the certificate is checked against the name, or the address, of the URL', 
 })
 
 test('a certificate for another name or address is a failure, and nothing is sent', async (t) => {
-  const { receiver, post } = await startPoster(t, RESOLVED, { tls: otherHost })
+  const { receiver, failure } = await startPoster(t, RESOLVED, { tls: otherHost })
   for (const host of ['hooks.example.com', '127.0.0.1']) {
-    const result = await post({ url: `https://${host}:${receiver.port}/` })
-    assert.ok(result.kind === 'failed')
-    assert.match(result.message, /ERR_TLS_CERT_ALTNAME_INVALID/)
+    assert.match(await failure({ url: `https://${host}:${receiver.port}/` }), /ERR_TLS_CERT_ALTNAME_INVALID/)
   }
   await receiver.allClosed()
   assert.equal(receiver.connections(), 2)
@@ -52,19 +51,18 @@ test('a certificate for another name or address is a failure, and nothing is sen
 })
 
 test('an untrusted certificate is a failure', async (t) => {
-  const { receiver, post } = await startPoster(t, RESOLVED, { tls: selfSigned(['hooks.example.com'], []) })
-  const result = await post({ url: `https://hooks.example.com:${receiver.port}/` })
-  assert.ok(result.kind === 'failed')
-  assert.match(result.message, /^no TLS with hooks\.example\.com: .* \([A-Z_]+\)$/)
+  const { receiver, failure } = await startPoster(t, RESOLVED, { tls: selfSigned(['hooks.example.com'], []) })
+  assert.match(
+    await failure({ url: `https://hooks.example.com:${receiver.port}/` }),
+    /^no TLS with hooks\.example\.com: .* \([A-Z_]+\)$/,
+  )
   await receiver.allClosed()
   assert.equal(receiver.requests.length, 0)
 })
 
 test('a receiver without TLS is a failure', async (t) => {
-  const { receiver, post } = await startPoster(t)
-  const result = await post({ url: `https://127.0.0.1:${receiver.port}/` })
-  assert.ok(result.kind === 'failed')
-  assert.match(result.message, /^no TLS with 127\.0\.0\.1: /)
+  const { receiver, failure } = await startPoster(t)
+  assert.match(await failure({ url: `https://127.0.0.1:${receiver.port}/` }), /^no TLS with 127\.0\.0\.1: /)
   await receiver.allClosed()
 })
 
@@ -77,14 +75,9 @@ test('a TLS handshake that stalls ends at the connect timeout', async (t) => {
     socket.once('close', () => ended.resolve())
     socket.on('error', () => {})
   })
-  const listening = Promise.withResolvers<void>()
-  mute.listen(0, '127.0.0.1', listening.resolve)
-  await listening.promise
-  t.after(() => mute.close())
-  const address = mute.address()
-  assert.ok(typeof address === 'object' && address !== null)
+  const port = await listen(t, mute)
   const { post } = await startPoster(t, { clock })
-  const posted = post({ url: `https://127.0.0.1:${address.port}/` })
+  const posted = post({ url: `https://127.0.0.1:${port}/` })
   await started.promise
   clock.advance(CONNECT_MS)
   const result = await posted

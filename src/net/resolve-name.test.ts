@@ -11,8 +11,11 @@ interface Zone {
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
-/** Starts a name server on loopback. It never answers queries for `silent.example`, nor AAAA queries for `half.example`. */
-async function startNameServer(t: TestContext, zone: Zone) {
+/**
+ * Starts a name server on loopback, which never answers queries for `silent.example`, nor AAAA queries for `half.example`.
+ * Returns a resolver that queries it.
+ */
+async function start(t: TestContext, systemNames = false) {
   const socket = createSocket('udp4')
   const queries: string[] = []
   const silent = Promise.withResolvers<void>()
@@ -24,10 +27,10 @@ async function startNameServer(t: TestContext, zone: Zone) {
       return
     }
     if (name === 'half.example' && type === 28) return
-    const records = type === 28 ? zone[name]?.aaaa : zone[name]?.a
+    const records = type === 28 ? ZONE[name]?.aaaa : ZONE[name]?.a
     const answers = (records ?? []).map((address) => record(type, address))
     const head = Buffer.from(query.subarray(0, 12))
-    head.writeUInt16BE(zone[name] === undefined ? 0x8183 : 0x8180, 2)
+    head.writeUInt16BE(ZONE[name] === undefined ? 0x8183 : 0x8180, 2)
     head.writeUInt16BE(answers.length, 6)
     head.writeUInt32BE(0, 8)
     socket.send(Buffer.concat([head, query.subarray(12, end), ...answers]), from.port, from.address)
@@ -35,7 +38,8 @@ async function startNameServer(t: TestContext, zone: Zone) {
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
   t.after(() => socket.close())
-  return { server: `127.0.0.1:${socket.address().port}`, queries, silent: silent.promise }
+  const resolve = createResolver({ systemNames, servers: [`127.0.0.1:${socket.address().port}`] })
+  return { resolve, queries, silent: silent.promise }
 }
 
 function readQuery(message: Buffer): { name: string; type: number; end: number } {
@@ -70,29 +74,23 @@ const ZONE: Zone = {
 }
 
 test('every A and AAAA record is returned', async (t) => {
-  const { server, queries } = await startNameServer(t, ZONE)
-  const resolve = createResolver({ systemNames: false, servers: [server] })
+  const { resolve, queries } = await start(t)
   const both = await resolve('both.example', NEVER)
   assert.deepEqual([...both].sort(), ['127.0.0.1', '2606:2800:220:1::1', '93.184.216.34'])
   assert.deepEqual(await resolve('four.example', NEVER), ['93.184.216.34'])
   assert.deepEqual(await resolve('six.example', NEVER), ['::1'])
-  assert.deepEqual(queries.filter((query) => query.startsWith('both')).sort(), [
-    'both.example A',
-    'both.example AAAA',
-  ])
+  const ofBoth = queries.filter((query) => query.startsWith('both'))
+  assert.deepEqual(ofBoth.sort(), ['both.example A', 'both.example AAAA'])
 })
 
 test('a name that has no address or does not exist is an error', async (t) => {
-  const { server } = await startNameServer(t, ZONE)
-  const resolve = createResolver({ systemNames: false, servers: [server] })
-  await assert.rejects(resolve('empty.example', NEVER), { code: 'ENODATA' })
-  await assert.rejects(resolve('none.example', NEVER), { code: 'ENOTFOUND' })
-  await assert.rejects(resolve('localhost', NEVER), { code: 'ENOTFOUND' })
+  const { resolve } = await start(t)
+  const codes = { 'empty.example': 'ENODATA', 'none.example': 'ENOTFOUND', localhost: 'ENOTFOUND' }
+  for (const [name, code] of Object.entries(codes)) await assert.rejects(resolve(name, NEVER), { code })
 })
 
 test('names without DNS records are looked up in the system if networks are allowed', async (t) => {
-  const { server } = await startNameServer(t, ZONE)
-  const resolve = createResolver({ systemNames: true, servers: [server] })
+  const { resolve } = await start(t, true)
   // Nearly every hosts file contains this name.
   const found = await resolve('localhost', NEVER)
   assert.ok(found.includes('127.0.0.1') || found.includes('::1'))
@@ -100,16 +98,14 @@ test('names without DNS records are looked up in the system if networks are allo
 })
 
 test('a name server that ignores AAAA does not use up the time for connecting', async (t) => {
-  const { server, queries } = await startNameServer(t, ZONE)
-  const resolve = createResolver({ systemNames: false, servers: [server] })
+  const { resolve, queries } = await start(t)
   assert.deepEqual(await resolve('half.example', NEVER), ['93.184.216.34'])
   assert.deepEqual(queries.toSorted(), ['half.example A', 'half.example AAAA'], 'it is not asked twice')
 })
 
 test('a query that is not answered ends as soon as the signal aborts', async (t) => {
-  const { server, silent } = await startNameServer(t, ZONE)
   for (const systemNames of [false, true]) {
-    const resolve = createResolver({ systemNames, servers: [server] })
+    const { resolve, silent } = await start(t, systemNames)
     const controller = new AbortController()
     const resolved = resolve('silent.example', controller.signal)
     await silent

@@ -2,56 +2,40 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import type { Tier } from '../job/tier.ts'
+import { type Tier, Tiers } from '../job/tier.ts'
 import type { Used } from '../store/usage-store.ts'
 import { type Caps, capsOf, JobAndTokenCaps, type Reserved } from './job-and-token-caps.ts'
 
-const tier = (maxMonthlyJobs: number | null, maxMonthlyTokens: number | null): Tier => ({
+const tier = (
+  maxMonthlyJobs: number | null,
+  maxMonthlyTokens: number | null,
+  maxMonthlyCost: number | null,
+): Tier => ({
+  ...new Tiers([]).of('none'),
   name: 'user_go',
-  models: new Set(),
-  maxBatchJobs: 10,
-  readsPerMinute: 600,
-  maxOutputTokens: null,
-  priorities: new Set(),
-  createsPerMinute: null,
-  maxInputTokens: 64_000,
-  weight: 2,
   maxMonthlyJobs,
   maxMonthlyTokens,
-  maxMonthlyCost: null,
-  overCap: 'reject',
-  maxOpenJobs: null,
-  maxStoredBytes: null,
-  maxFiles: 1,
-  maxBatchLines: 1,
-  maxFileBytes: 1,
+  maxMonthlyCost,
 })
+type OwnCap = number | 'none' | null
 
-test("an account's own cap goes before its tier's, and either may be none", () => {
-  const own = (monthlyJobs: number | 'none' | null, monthlyTokens: number | 'none' | null = null) => ({
-    monthlyJobs,
-    monthlyTokens,
+for (const [name, ofTier, own, expected] of [
+  ['none at all', [null, null, null], [null, null, null], null],
+  ['the tier has one', [5, null, null], [null, null, null], ['5 of tier user_go', null, null]],
+  ['its own is 0', [5, 7, null], [0, null, null], ['0 of account acme', '7 of tier user_go', null]],
+  ['the tier has one for cost', [null, null, 9], [null, null, null], [null, null, '9 of tier user_go']],
+  ['its own one for cost', [null, null, 9], [null, null, 3], [null, null, '3 of account acme']],
+  ['its own cost is not capped', [null, null, 9], [null, null, 'none'], null],
+  ['nothing of its own is capped', [5, 7, null], ['none', 'none', null], null],
+] as readonly [string, Parameters<typeof tier>, OwnCap[], (string | null)[] | null][]) {
+  test(`an account's own cap goes before its tier's, and either may be none: ${name}`, () => {
+    const [monthlyJobs = null, monthlyTokens = null, monthlyCost = null] = own
+    const ofAccount = { monthlyJobs, monthlyTokens, ...(monthlyCost !== null && { monthlyCost }) }
+    const caps = capsOf('acme', tier(...ofTier), ofAccount)
+    const found = caps && [caps.jobs, caps.tokens, caps.cost].map((cap) => cap && `${cap.limit} of ${cap.of}`)
+    assert.deepEqual(found, expected)
   })
-  assert.equal(capsOf('acme', tier(null, null), own(null)), null)
-  assert.deepEqual(capsOf('acme', tier(5, null), own(null)), {
-    jobs: { limit: 5, of: 'tier user_go' },
-    tokens: null,
-    cost: null,
-  })
-  assert.deepEqual(capsOf('acme', tier(5, 7), own(0)), {
-    jobs: { limit: 0, of: 'account acme' },
-    tokens: { limit: 7, of: 'tier user_go' },
-    cost: null,
-  })
-  const capped = { ...tier(null, null), maxMonthlyCost: 9 }
-  assert.deepEqual(capsOf('acme', capped, own(null))?.cost, { limit: 9, of: 'tier user_go' })
-  assert.deepEqual(capsOf('acme', capped, { ...own(null), monthlyCost: 3 })?.cost, {
-    limit: 3,
-    of: 'account acme',
-  })
-  assert.equal(capsOf('acme', capped, { ...own(null), monthlyCost: 'none' }), null)
-  assert.equal(capsOf('acme', tier(5, 7), own('none', 'none')), null)
-})
+}
 
 /** A store that returns the usage in `said`, and the caps that read it. */
 function watched(caps: { jobs?: number; tokens?: number }) {

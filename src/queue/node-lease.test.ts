@@ -16,6 +16,7 @@ import {
   now,
 } from '../../test/store-contract/fixtures.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
+import { claimQueued } from '../../test/support/start-worker.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 import { AssigningCalls, NodeLease } from './node-lease.ts'
@@ -39,35 +40,31 @@ class FakeWorker {
   }
 }
 
-/** @param isDown whether writes fail to reach the database; a promise delays each write until it resolves */
-async function start(t: TestContext, isDown: () => boolean | Promise<void> = () => false) {
-  const node = await make(t, isDown)
-  await node.lease.start()
-  return node
-}
-
 /** Creates a node without starting it. */
-async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
+async function make(t: TestContext) {
   const { store } = await openNode(await freshDatabase(t))
   await addAccounts(store, 'acme')
   const clock = new FakeClock()
   const worker = new FakeWorker()
   const events: string[] = []
   const heartbeat = { expire: () => {}, stopped: false }
-  const databaseClock = { hasJumped: false }
+  /** Writes fail if `isDown` is true, and wait for it if it is a promise. */
+  const database: { isDown: boolean | Promise<void>; hasJumped: boolean } = {
+    isDown: false,
+    hasJumped: false,
+  }
   const lease = new NodeLease({
     store: {
       shared: true,
       claimsOf: (...args) => store.claimsOf(...args),
       revertCrashes: async () => {
-        const down = isDown()
-        if (down === true) throw new Error('out of reach')
-        if (down !== false) await down
+        if (database.isDown === true) throw new Error('out of reach')
+        await database.isDown
         return store.revertCrashes()
       },
       absentNodes: () => store.absentNodes(),
       confirmCrashes: (nodes, absentMs) =>
-        store.confirmCrashes(nodes, databaseClock.hasJumped ? ENDED_MS : absentMs),
+        store.confirmCrashes(nodes, database.hasJumped ? ENDED_MS : absentMs),
       leave: (...args) => store.leave(...args),
       rescue: (...args) => store.rescue(...args),
       release: (...args) => store.release(...args),
@@ -97,96 +94,114 @@ async function make(t: TestContext, isDown: () => boolean | Promise<void>) {
     await lease.stop()
     await store.close()
   })
-  /** Advances the clock from timer to timer, and waits for the task of each one to end. */
-  const pass = async (ms: number) => {
-    const end = clock.steadyMs() + ms
+  /** Advances the clock by so many leases from timer to timer, and waits for the task of each one to end. */
+  const pass = async (leases: number) => {
+    const end = clock.steadyMs() + leases * LEASE_MS
     while (clock.steadyMs() < end) {
       const next = await clock.timerSet()
       clock.advance(Math.min(next, end - clock.steadyMs()))
     }
     await clock.timerSet()
   }
-  return { store, clock, databaseClock, worker, events, lease, heartbeat, pass }
+  return { store, clock, database, worker, events, lease, heartbeat, pass }
+}
+
+async function start(t: TestContext) {
+  const node = await make(t)
+  await node.lease.start()
+  return node
+}
+type Node = Awaited<ReturnType<typeof start>>
+
+/** A job held by this node, or by another one. */
+async function heldJob(store: Store, node = 'node-a') {
+  const job = newJob()
+  await store.accept(acceptance([job], { handedOff: true, node }))
+  return { job, claim: { jobId: job.id, attempt: 1 } }
 }
 
 /** A job held by a node whose lease has ended. */
-async function deadJob(store: Awaited<ReturnType<typeof start>>['store'], node = 'node-b') {
-  const job = newJob()
+async function deadJob(store: Store, node = 'node-b') {
   await store.renew(node, ENDED_MS)
-  await store.accept(acceptance([job], { handedOff: true, node }))
-  return job
+  return (await heldJob(store, node)).job
+}
+
+/** Asserts that the node rescues the only dead job, but not before so many leases have passed. */
+async function assertRescued({ events, pass }: Node, earliest: number, latest: number) {
+  events.length = 0
+  await pass(earliest)
+  assert.deepEqual(events, [])
+  await pass(latest - earliest)
+  assert.deepEqual(events, ['rescued 1'])
+}
+
+/** Claims suspects like a worker whose jobs fail after so many crashes. */
+const claimSuspects = async ({ store }: Node, maxCrashCount: number) => {
+  const from = { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] } as const
+  return ids((await store.claim('node-a', 5, now.ms, from)).jobs)
+}
+
+/** Asserts that the crash of the job is confirmed, but not before so many leases have passed. */
+async function assertConfirmed(node: Node, { id }: { id: string }, earliest: number, latest: number) {
+  await node.pass(earliest)
+  assert.deepEqual(await claimSuspects(node, 1), [])
+  await node.pass(latest - earliest)
+  assert.deepEqual(await claimSuspects(node, 1), [id])
 }
 
 test('rescues the jobs of a dead node, once this node has been in touch for as long as a lease', async (t) => {
-  const { store, worker, events, pass } = await start(t)
-  const job = await deadJob(store)
+  const node = await start(t)
+  const job = await deadJob(node.store)
   // No node has had time to renew yet: all of them may have been without the database.
-  await pass(LEASE_MS * 0.9)
-  assert.deepEqual(events, [])
-  await pass(LEASE_MS * 0.3)
-  assert.deepEqual(events, ['rescued 1'])
-  assert.equal(worker.woken, 1)
-  assert.deepEqual(ids(await claimSuspects(store, 'node-a')), [job.id])
+  await assertRescued(node, 0.9, 1.2)
+  assert.equal(node.worker.woken, 1)
+  assert.deepEqual(await claimSuspects(node, 3), [job.id])
 })
 
 test('after the database was unreachable, no node counts as dead before a lease has passed again', async (t) => {
-  let down = false
-  const { store, events, pass } = await start(t, () => down)
-  await pass(LEASE_MS * 2)
-  down = true
-  await pass(LEASE_MS * 2)
-  down = false
-  await deadJob(store)
-  events.length = 0
-  await pass(LEASE_MS * 0.9)
-  assert.deepEqual(events, [])
-  await pass(LEASE_MS * 0.3)
-  assert.deepEqual(events, ['rescued 1'])
+  const node = await start(t)
+  await node.pass(2)
+  node.database.isDown = true
+  await node.pass(2)
+  node.database.isDown = false
+  await deadJob(node.store)
+  await assertRescued(node, 0.9, 1.2)
 })
 
 test('an outage that is shorter than a lease, but longer than what a lease may have left, counts as one', async (t) => {
-  let isDown = false
-  const { store, events, pass } = await start(t, () => isDown)
-  await pass(LEASE_MS * 1.2)
-  isDown = true
-  await pass(LEASE_MS * 0.6)
-  events.length = 0
+  const node = await start(t)
+  await node.pass(1.2)
+  node.database.isDown = true
+  await node.pass(0.6)
   // The job's node renewed its lease 4/9 of a lease before the outage, and has not been able to since.
-  await deadJob(store)
-  isDown = false
-  await pass(LEASE_MS * 0.8)
-  assert.deepEqual(events, [])
-  await pass(LEASE_MS * 0.4)
-  assert.deepEqual(events, ['rescued 1'])
+  await deadJob(node.store)
+  node.database.isDown = false
+  await assertRescued(node, 0.8, 1.2)
 })
 
 test('a write that is answered after half a lease counts as an outage', async (t) => {
-  let answer: Promise<void> | null = null
-  const { store, clock, events, pass } = await start(t, () => answer ?? false)
-  await pass(LEASE_MS * 1.2)
+  const node = await start(t)
+  const { store, clock, database } = node
+  await node.pass(1.2)
   const { promise, resolve } = Promise.withResolvers<void>()
-  answer = promise
+  database.isDown = promise
   // The next look begins a write, which waits.
   clock.advance(await clock.timerSet())
   clock.advance(LEASE_MS * 0.6)
   await deadJob(store)
-  answer = null
+  database.isDown = false
   resolve()
-  await pass(LEASE_MS * 0.8)
-  assert.deepEqual(events, [])
-  await pass(LEASE_MS * 0.6)
-  assert.deepEqual(events, ['rescued 1'])
+  await assertRescued(node, 0.8, 1.4)
 })
 
 test('a clock that jumps by an hour either way changes nothing', async (t) => {
   const { store, clock, events, pass } = await start(t)
-  await pass(LEASE_MS * 1.5)
+  await pass(1.5)
   await store.renew('node-b', LEASE_MS)
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true, node: 'node-b' }))
+  await heldJob(store, 'node-b')
   for (const jump of [HOUR_MS, -2 * HOUR_MS, HOUR_MS]) {
     clock.jump(jump)
-    await pass(LEASE_MS / 3)
+    await pass(1 / 3)
   }
   assert.deepEqual(events, [])
   assert.equal(await store.renew('node-a', LEASE_MS), true)
@@ -194,142 +209,109 @@ test('a clock that jumps by an hour either way changes nothing', async (t) => {
 
 test('a job that the database no longer gives to this node is ended, and the lease is not lost', async (t) => {
   const { store, worker, events, pass } = await start(t)
-  const job = newJob()
-  const claim = { jobId: job.id, attempt: 1 }
-  await store.accept(acceptance([job], { handedOff: true }))
+  const { claim } = await heldJob(store)
   await store.release('node-a', [claim])
   // The database has released the job, but the worker still holds it, as in the moment after a settlement.
   worker.held = [claim]
-  await pass(LEASE_MS / 2)
+  await pass(0.5)
   assert.deepEqual([worker.lost, events], [[claim], ['gone 1']])
 })
 
 test('a job that another node rescued is ended here', async (t) => {
   const { store, worker, events, heartbeat, pass } = await start(t)
-  const job = newJob()
-  const claim = { jobId: job.id, attempt: 1 }
-  await store.accept(acceptance([job], { handedOff: true }))
+  const { claim } = await heldJob(store)
   worker.held = [claim]
-  await pass(LEASE_MS / 2)
+  await pass(0.5)
   assert.deepEqual(worker.lost, [])
   await store.renew('node-a', ENDED_MS)
   assert.equal(await store.rescue('node-b', now.ms), 1)
   assert.equal(await store.renew('node-a', LEASE_MS), false)
   heartbeat.expire()
-  await pass(LEASE_MS / 9)
+  await pass(1 / 9)
   assert.deepEqual([worker.lost, events], [[claim], ['lost 1', 'reverted 1']])
 
   // The expired lease is reported even if the worker holds no job by then, because operators need to know about it.
   worker.held = []
   heartbeat.expire()
-  await pass(LEASE_MS / 9)
+  await pass(1 / 9)
   assert.deepEqual(events.slice(2), ['lost 0'])
 })
 
-type Claims = Pick<Store, 'claim'>
-
-const claimQueued = async (store: Claims, node: string) =>
-  (
-    await store.claim(node, 5, now.ms, {
-      of: 'route',
-      route: '',
-      exceptAccounts: [],
-      exceptJobs: [],
-      keepsPlace: false,
-    })
-  ).jobs
-
-const claimSuspects = async (store: Claims, node: string, maxCrashCount = 3) =>
-  (await store.claim(node, 5, now.ms, { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] }))
-    .jobs
-
-/** Claims suspects like a worker whose jobs fail after one crash. */
-const claimFinal = (store: Claims, node: string) => claimSuspects(store, node, 1)
-
 test('crashes of nodes that came back are reverted, and others are confirmed after ten leases', async (t) => {
-  const { store, databaseClock, worker, events, pass } = await start(t)
+  const node = await start(t)
+  const { store, database, worker, events, pass } = node
   const [paused, dead] = [await deadJob(store, 'node-b'), await deadJob(store, 'node-c')]
-  await pass(LEASE_MS * 1.3)
+  await pass(1.3)
   assert.deepEqual(events, ['rescued 2'])
   await store.renew('node-b', HOUR_MS)
-  await pass(LEASE_MS / 9)
+  await pass(1 / 9)
   assert.deepEqual(events, ['rescued 2', 'reverted 1'])
-  const claimed = await claimQueued(store, 'node-a')
+  const claimed = await claimQueued(store, 'node-a', now.ms)
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
   // The database's clock has not advanced: this node's clock alone confirms no crash.
-  await pass(LEASE_MS * 11)
-  assert.deepEqual(await claimFinal(store, 'node-a'), [])
-  databaseClock.hasJumped = true
-  await pass(LEASE_MS / 9)
-  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [dead.id])
+  await pass(11)
+  assert.deepEqual(await claimSuspects(node, 1), [])
+  database.hasJumped = true
+  await pass(1 / 9)
+  assert.deepEqual(await claimSuspects(node, 1), [dead.id])
 })
 
 test('a jump of the clock of the database confirms no crash before this node has seen the other absent for ten leases', async (t) => {
-  const { store, databaseClock, events, pass } = await start(t)
-  const job = await deadJob(store)
-  databaseClock.hasJumped = true
-  await pass(LEASE_MS * 1.3)
-  assert.deepEqual(events, ['rescued 1'])
-  await pass(LEASE_MS * 9.5)
-  assert.deepEqual(await claimFinal(store, 'node-a'), [])
-  await pass(LEASE_MS)
-  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
+  const node = await start(t)
+  const job = await deadJob(node.store)
+  node.database.hasJumped = true
+  await node.pass(1.3)
+  assert.deepEqual(node.events, ['rescued 1'])
+  await assertConfirmed(node, job, 9.5, 10.5)
 })
 
 test('a node that came back in between must be absent for ten leases again', async (t) => {
-  const { store, databaseClock, events, pass } = await start(t)
+  const node = await start(t)
+  const { store, database, events, pass } = node
   const job = await deadJob(store)
-  databaseClock.hasJumped = true
-  await pass(LEASE_MS * 6)
+  database.hasJumped = true
+  await pass(6)
   await store.renew('node-b', HOUR_MS)
-  await pass(LEASE_MS / 9)
-  assert.deepEqual(ids(await claimQueued(store, 'node-b')), [job.id])
+  await pass(1 / 9)
+  assert.deepEqual(ids(await claimQueued(store, 'node-b', now.ms)), [job.id])
   await store.renew('node-b', ENDED_MS)
-  await pass(LEASE_MS * 9.5)
+  await assertConfirmed(node, job, 9.5, 10.5)
   assert.deepEqual(events, ['rescued 1', 'reverted 1', 'rescued 1'])
-  assert.deepEqual(await claimFinal(store, 'node-a'), [])
-  await pass(LEASE_MS)
-  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 
 test('after an outage, in which it may have come back, a node must be absent for ten leases again', async (t) => {
-  let isDown = false
-  const { store, databaseClock, events, pass } = await start(t, () => isDown)
+  const node = await start(t)
+  const { store, database, events, pass } = node
   const job = await deadJob(store)
-  databaseClock.hasJumped = true
-  await pass(LEASE_MS * 6)
-  isDown = true
-  await pass(LEASE_MS)
-  isDown = false
-  await pass(LEASE_MS * 9.5)
+  database.hasJumped = true
+  await pass(6)
+  database.isDown = true
+  await pass(1)
+  database.isDown = false
+  await assertConfirmed(node, job, 9.5, 11.5)
   assert.equal(events[0], 'rescued 1')
-  assert.deepEqual(await claimFinal(store, 'node-a'), [])
-  await pass(LEASE_MS * 2)
-  assert.deepEqual(ids(await claimFinal(store, 'node-a')), [job.id])
 })
 
 test('a node that was paused and stops at once reverts its crashes itself', async (t) => {
   const { store, events, lease, heartbeat } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true }))
+  const { job } = await heldJob(store)
   await store.renew('node-a', ENDED_MS)
   await store.rescue('node-b', now.ms)
   await store.renew('node-a', LEASE_MS)
   await lease.stop()
   assert.deepEqual([events, heartbeat.stopped], [['reverted 1'], true])
-  const [claimed] = await claimQueued(store, 'node-b')
+  const [claimed] = await claimQueued(store, 'node-b', now.ms)
   assert.deepEqual([claimed?.id, claimed?.crashCount], [job.id, 0])
 })
 
 test('a job that only the database gives to this node is released at the second renewal', async (t) => {
   const { store, worker, pass } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true }))
-  await pass(LEASE_MS * 0.4)
-  assert.deepEqual(await claimQueued(store, 'node-b'), [])
-  await pass(LEASE_MS * 0.4)
-  const [claimed] = await claimQueued(store, 'node-b')
+  const { job } = await heldJob(store)
+  await pass(0.4)
+  assert.deepEqual(await claimQueued(store, 'node-b', now.ms), [])
+  await pass(0.4)
+  const [claimed] = await claimQueued(store, 'node-b', now.ms)
   assert.deepEqual([claimed?.id, claimed?.attempt, claimed?.crashCount], [job.id, 2, 0])
   assert.equal(worker.woken, 1)
 })
@@ -337,12 +319,11 @@ test('a job that only the database gives to this node is released at the second 
 test('a job that only the database gives to this node is kept while the create that assigned it has no response', async (t) => {
   const { store, worker, pass } = await start(t)
   const call = worker.assigningCalls.begin()
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true }))
-  await pass(LEASE_MS * 2)
-  assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: job.id, attempt: 1 }])
+  const { claim } = await heldJob(store)
+  await pass(2)
+  assert.deepEqual(await store.claimsOf('node-a'), [claim])
   worker.assigningCalls.end(call)
-  await pass(LEASE_MS / 3)
+  await pass(1 / 3)
   assert.deepEqual(await store.claimsOf('node-a'), [])
 })
 
@@ -358,8 +339,7 @@ test('the lease ends with the node, unless the node still holds a job', async (t
 
 test('a node that stops releases jobs that only the database gives to it, and they count no crash', async (t) => {
   const { store, lease } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true, node: 'node-a' }))
+  const { job } = await heldJob(store)
   await lease.stop()
   await store.rescue('node-c', now.ms)
   const [claimed] = await claimNext(store, 'node-c', 1)
@@ -367,7 +347,8 @@ test('a node that stops releases jobs that only the database gives to it, and th
 })
 
 test('a start that fails ends the heartbeat that it began', async (t) => {
-  const { lease, heartbeat } = await make(t, () => true)
+  const { lease, heartbeat, database } = await make(t)
+  database.isDown = true
   await assert.rejects(lease.start(), { message: 'out of reach' })
   assert.equal(heartbeat.stopped, true)
 })

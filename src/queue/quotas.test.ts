@@ -6,7 +6,7 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { NO_CAPS, newJob } from '../../test/store-contract/fixtures.ts'
 import { Tiers } from '../job/tier.ts'
 import type { QuotaUse } from '../store/usage-store.ts'
-import { bytesToStore, type QuotaLimits, type QuotaReached, Quotas, quotasOf } from './quotas.ts'
+import { bytesToStore, type QuotaLimits, Quotas, quotasOf } from './quotas.ts'
 
 const of = 'tier user_go'
 const limits = (openJobs: number | null, storedBytes: number | null = null): QuotaLimits => ({
@@ -17,27 +17,32 @@ const limits = (openJobs: number | null, storedBytes: number | null = null): Quo
 /** Quotas on a store that returns the use in `said`, and counts how often it was queried. */
 function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
   const clock = new FakeClock()
-  const said = { use: { openJobs, storedBytes }, asked: 0 }
+  const said = { use: { openJobs, storedBytes }, asked: 0, fails: false }
   const store = {
     quotaUse: async () => {
       said.asked += 1
+      if (said.fails) throw new Error('unavailable')
       return said.use
     },
   }
   const quotas = new Quotas({ store, clock })
   const reserve = async (limit: QuotaLimits, jobs = 1, bytes = 0, account = 'acme') =>
     quotas.reserve(account, limit, jobs, bytes)
-  return { clock, said, quotas, reserve }
+  /** Reserves and accepts. Returns whether the quota allows it. */
+  const accept = async (limit: QuotaLimits, jobs = 1, bytes = 0, account = 'acme') => {
+    const result = await reserve(limit, jobs, bytes, account)
+    if (result === null) quotas.end(account, jobs, bytes, true)
+    return result === null
+  }
+  return { clock, said, quotas, reserve, accept }
 }
 
-function reached(result: QuotaReached | null): QuotaReached {
-  assert.ok(result)
-  return result
-}
+const TEN = limits(10)
+const bytes = (limit: number) => limits(null, limit)
 
 test("an account's own quota goes before its tier's, and either may be none", () => {
   const tier = { ...new Tiers([]).of('none'), name: 'user_go', maxOpenJobs: 5, maxStoredBytes: null }
-  assert.deepEqual(quotasOf('acme', tier, NO_CAPS), { openJobs: { limit: 5, of }, storedBytes: null })
+  assert.deepEqual(quotasOf('acme', tier, NO_CAPS), limits(5))
   assert.deepEqual(quotasOf('acme', tier, { ...NO_CAPS, openJobs: 0, storedBytes: 9 }), {
     openJobs: { limit: 0, of: 'account acme' },
     storedBytes: { limit: 9, of: 'account acme' },
@@ -47,42 +52,46 @@ test("an account's own quota goes before its tier's, and either may be none", ()
 
 test('what is open, accepted and being accepted counts, and a batch that does not fit is rejected as a whole', async () => {
   const { quotas, reserve } = watched({ openJobs: 3 })
-  const ten = limits(10)
-  assert.equal(await reserve(ten, 4), null)
-  assert.equal(await reserve(ten, 2), null)
-  const { used, added, unit, limit, account } = reached(await reserve(ten, 2))
-  assert.deepEqual([unit, account, used, added, limit.limit], ['open jobs', 'acme', 9, 2, 10])
+  assert.equal(await reserve(TEN, 4), null)
+  assert.equal(await reserve(TEN, 2), null)
+  const full = await reserve(TEN, 2)
+  assert.deepEqual(full, {
+    kind: 'quota',
+    unit: 'open jobs',
+    account: 'acme',
+    limit: TEN.openJobs,
+    used: 9,
+    added: 2,
+  })
   quotas.end('acme', 4, 0, true)
   quotas.end('acme', 2, 0, false)
-  assert.equal(await reserve(ten, 3), null)
-  assert.equal(reached(await reserve(ten)).used, 10)
-  assert.equal(await reserve(ten, 10, 0, 'other').then((result) => result?.used), 3)
+  assert.equal(await reserve(TEN, 3), null)
+  assert.equal((await reserve(TEN))?.used, 10)
+  assert.equal((await reserve(TEN, 10, 0, 'other'))?.used, 3)
 })
 
 test('stored bytes count alike', async () => {
   const { quotas, reserve } = watched({ storedBytes: 700 })
-  const limit = limits(null, 1000)
-  assert.equal(await reserve(limit, 1, 300), null)
-  const { unit, used, added } = reached(await reserve(limit, 1, 1))
+  assert.equal(await reserve(bytes(1000), 1, 300), null)
+  const { unit, used, added } = (await reserve(bytes(1000), 1, 1)) ?? {}
   assert.deepEqual([unit, used, added], ['stored bytes', 1000, 1])
   quotas.end('acme', 1, 300, false)
-  assert.equal(await reserve(limit, 1, 300), null)
+  assert.equal(await reserve(bytes(1000), 1, 300), null)
 })
 
 test('a piece of a file counts once if the database includes it while it is still being stored', async () => {
   const { clock, said, quotas, reserve } = watched()
-  const limit = limits(null, 1000)
-  assert.equal(await reserve(limit, 0, 500), null)
+  assert.equal(await reserve(bytes(1000), 0, 500), null)
   said.use = { openJobs: 0, storedBytes: 500 }
   clock.advance(100)
-  const next = reserve(limit, 0, 500)
+  const next = reserve(bytes(1000), 0, 500)
   await nextTurn()
   quotas.end('acme', 0, 500, true)
   assert.equal(await next, null)
 })
 
 test('the sums are read again once a sixteenth of what is left is being accepted, of jobs and of bytes', async () => {
-  for (const limit of [limits(160), limits(null, 160)]) {
+  for (const limit of [limits(160), bytes(160)]) {
     const { clock, said, quotas, reserve } = watched()
     assert.equal(await reserve(limit, 6, 6), null)
     clock.advance(100)
@@ -95,85 +104,81 @@ test('the sums are read again once a sixteenth of what is left is being accepted
 })
 
 test('a job that has ended makes room at the next lookup, at the latest when there seems to be none', async () => {
-  const { clock, said, quotas, reserve } = watched({ openJobs: 9 })
-  const ten = limits(10)
-  assert.equal(await reserve(ten), null)
-  quotas.end('acme', 1, 0, true)
+  const { clock, said, accept } = watched({ openJobs: 9 })
+  assert.equal(await accept(TEN), true)
   said.use = { openJobs: 2, storedBytes: 0 }
-  assert.ok(await reserve(ten), 'the last look-up was just now')
+  assert.equal(await accept(TEN), false, 'the last lookup was just now')
   clock.advance(100)
-  assert.equal(await reserve(ten), null)
+  assert.equal(await accept(TEN), true)
   assert.equal(said.asked, 2)
 })
 
 test('what was accepted before a lookup began does not count twice', async () => {
-  const { clock, said, quotas, reserve } = watched()
-  const ten = limits(10)
-  for (let job = 0; job < 5; job++) {
-    assert.equal(await reserve(ten), null)
-    quotas.end('acme', 1, 0, true)
-  }
+  const { clock, said, reserve, accept } = watched()
+  for (let job = 0; job < 5; job++) assert.equal(await accept(TEN), true)
   said.use = { openJobs: 5, storedBytes: 0 }
   clock.advance(5000)
-  assert.equal(await reserve(ten, 5), null)
-  assert.ok(await reserve(ten))
+  assert.equal(await reserve(TEN, 5), null)
+  assert.ok(await reserve(TEN))
 })
 
 test('a lookup waits for what is being accepted, and what comes meanwhile waits for the lookup', async () => {
   const { clock, said, quotas, reserve } = watched()
-  const ten = limits(10)
-  assert.equal(await reserve(ten, 6), null)
+  assert.equal(await reserve(TEN, 6), null)
   clock.advance(5000)
-  const waiting = [reserve(ten, 4), reserve(ten, 1)]
-  await new Promise(setImmediate)
+  const waiting = [reserve(TEN, 4), reserve(TEN, 1)]
+  await nextTurn()
   assert.equal(said.asked, 1)
   // The jobs are stored before their reservations end, and must not count twice.
   said.use = { openJobs: 6, storedBytes: 0 }
   quotas.end('acme', 6, 0, true)
   const [four, one] = await Promise.all(waiting)
-  assert.equal(four, null)
-  assert.equal(reached(one ?? null).used, 10)
-  assert.equal(said.asked, 2)
+  assert.deepEqual([four, one?.used, said.asked], [null, 10, 2])
 })
 
 test('the sums are looked up once for a sixteenth of what is left, and every five seconds', async () => {
-  const { clock, said, quotas, reserve } = watched()
-  const limit = limits(1600)
-  const create = async (times: number) => {
-    for (let job = 0; job < times; job++) {
+  const { clock, said, accept } = watched()
+  const askedAfter = async (jobs: number, ms = 0) => {
+    clock.advance(ms)
+    for (let job = 0; job < jobs; job++) {
       clock.advance(1)
-      assert.equal(await reserve(limit), null)
-      quotas.end('acme', 1, 0, true)
+      assert.equal(await accept(limits(1600)), true)
     }
+    return said.asked
   }
-  clock.advance(1000)
-  await create(1)
-  clock.advance(100)
-  await create(99)
-  assert.equal(said.asked, 1)
+  assert.equal(await askedAfter(1, 1000), 1)
+  assert.equal(await askedAfter(99, 100), 1)
   said.use = { openJobs: 100, storedBytes: 0 }
-  await create(1)
-  assert.equal(said.asked, 2)
-  clock.advance(4998)
-  await create(1)
-  assert.equal(said.asked, 2)
-  await create(1)
-  assert.equal(said.asked, 3)
+  assert.equal(await askedAfter(1), 2)
+  assert.equal(await askedAfter(1, 4998), 2)
+  assert.equal(await askedAfter(1), 3)
 })
 
+for (const [unit, limit, amount] of [
+  ['open jobs', limits(1600), (count: number) => [count, 0]],
+  ['stored bytes', bytes(1600), (count: number) => [0, count]],
+] as const) {
+  test(`${unit}: what was accepted counts from then on, and a sixteenth of what is left causes a lookup`, async () => {
+    const { clock, said, accept } = watched()
+    assert.equal(await accept(limit, ...amount(100)), true)
+    assert.equal(await accept(limit, ...amount(1501)), false)
+    assert.equal(said.asked, 1)
+    const [openJobs = 0, storedBytes = 0] = amount(100)
+    said.use = { openJobs, storedBytes }
+    clock.advance(100)
+    assert.deepEqual([await accept(limit, ...amount(1)), said.asked], [true, 2])
+    clock.advance(100)
+    assert.deepEqual([await accept(limit, ...amount(92)), said.asked], [true, 2])
+    assert.deepEqual([await accept(limit, ...amount(1)), said.asked], [true, 3])
+  })
+}
+
 test('a lookup that fails rejects the request, and the next one looks again', async () => {
-  const clock = new FakeClock()
-  let fails = true
-  const store = {
-    quotaUse: async () => {
-      if (fails) throw new Error('unavailable')
-      return { openJobs: 0, storedBytes: 0 }
-    },
-  }
-  const quotas = new Quotas({ store, clock })
-  await assert.rejects(async () => quotas.reserve('acme', limits(1), 1, 0), /unavailable/)
-  fails = false
-  assert.equal(await quotas.reserve('acme', limits(1), 1, 0), null)
+  const { said, reserve } = watched()
+  said.fails = true
+  await assert.rejects(reserve(TEN), /unavailable/)
+  said.fails = false
+  assert.equal(await reserve(TEN), null)
 })
 
 test('the bytes of a job are those of its texts as they are stored', () => {
@@ -187,41 +192,9 @@ test('the bytes of a job are those of its texts as they are stored', () => {
   )
 })
 
-for (const unit of ['open jobs', 'stored bytes'] as const) {
-  const amount = (count: number): [jobs: number, bytes: number] =>
-    unit === 'open jobs' ? [count, 0] : [0, count]
-  const limit = unit === 'open jobs' ? limits(1600) : limits(null, 1600)
-
-  test(`${unit}: what was accepted counts from then on, and a sixteenth of what is left causes a lookup`, async () => {
-    const { clock, said, quotas, reserve } = watched()
-    const accept = async (count: number) => {
-      const result = await reserve(limit, ...amount(count))
-      if (result === null) quotas.end('acme', ...amount(count), true)
-      return result === null
-    }
-    assert.equal(await accept(100), true)
-    assert.equal(await accept(1501), false)
-    assert.equal(said.asked, 1)
-    clock.advance(100)
-    const [openJobs, storedBytes] = amount(100)
-    said.use = { openJobs, storedBytes }
-    assert.equal(await accept(1), true)
-    assert.equal(said.asked, 2)
-    clock.advance(100)
-    assert.equal(await accept(92), true)
-    assert.equal(said.asked, 2)
-    assert.equal(await accept(1), true)
-    assert.equal(said.asked, 3)
-  })
-}
-
 test('with very many accounts, one whose jobs are being accepted is not forgotten', async () => {
-  const { quotas, reserve } = watched()
-  const two = limits(2)
-  assert.equal(await reserve(two), null)
-  for (let other = 0; other < 10_000; other++) {
-    assert.equal(await reserve(two, 1, 0, `account ${other}`), null)
-    quotas.end(`account ${other}`, 1, 0, true)
-  }
-  assert.equal(reached(await reserve(two, 2)).used, 1)
+  const { reserve, accept } = watched()
+  assert.equal(await reserve(limits(2)), null)
+  for (let other = 0; other < 10_000; other++) await accept(limits(2), 1, 0, `account ${other}`)
+  assert.equal((await reserve(limits(2), 2))?.used, 1)
 })

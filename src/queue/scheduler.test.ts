@@ -9,148 +9,159 @@ import { type Place, Scheduler } from './scheduler.ts'
 
 const FIRST = 'one/model'
 const SECOND = 'two/model'
-const NONE = { jobs: [], mayHaveMore: false }
 const CLOSED: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 0, trouble: null }
 
 interface World {
   readonly slots?: number
   readonly bytes?: number
-  /** The room of each route; routes without an entry have unlimited room. */
-  readonly room?: Record<string, number>
+  /** The room of the first route; unlimited if absent. */
+  readonly room?: number
 }
 
-function start({ slots = 64, bytes = 1e9, room = {} }: World = {}) {
-  const limited = new Map<string, RouteLimit>()
-  const limitedAccounts = new Map<string, Map<string, RouteLimit>>()
-  const rooms = new Map(Object.entries(room))
+/**
+ * Describes where a claim looks, such as `one/model except many`. `keep` stands for a claim that keeps its place in the route,
+ * `bad at one/model` for the lane of an account, and `not x` for a job that is left out.
+ */
+function textOf(from: ClaimFrom): string {
+  if (from.of === 'suspects') {
+    return `${from.crashCount} of ${from.maxCrashCount} crashes, no ${from.exceptRoutes}`
+  }
+  const jobs = from.exceptJobs.map((job) => ` not ${job}`).join('')
+  if (from.of === 'account') return `${from.account} at ${from.route}${jobs}`
+  const accounts = from.exceptAccounts.length > 0 ? ` except ${from.exceptAccounts.join(', ')}` : ''
+  return `${from.route}${accounts}${jobs}${from.keepsPlace ? ' keep' : ''}`
+}
+
+function start({ slots = 64, bytes = 1e9, room = Number.POSITIVE_INFINITY }: World = {}) {
+  const limits = {
+    limited: new Map<string, RouteLimit>(),
+    limitedAccounts: new Map<string, Map<string, RouteLimit>>(),
+  }
+  const rooms = new Map([[FIRST, room]])
   const routes = {
+    ...limits,
     routeOf: ({ model }: { model: string }) => model,
-    limited,
-    limitedAccounts,
     isRated: () => false,
     room: (route: string) => rooms.get(route) ?? Number.POSITIVE_INFINITY,
     watch: () => {},
   }
   const scheduler = new Scheduler(slots, new ByteShare(bytes, true), routes, 3)
-  const jobs = (count: number, route: string, account: string) =>
+  const jobs = (account: string, count: number, route = FIRST) =>
     Array.from({ length: count }, () => ({
       ...newJob({ account, model: route }),
       attempt: 1,
       crashCount: 0,
       crashedAlone: false,
     }))
-  /** Makes the next claim, with `found` as its result. Returns where the claim looked, and the places of the jobs. */
-  const claim = (
-    found: ReturnType<typeof jobs> = [],
-    mayHaveMore = false,
-  ): { from: ClaimFrom; limit: number; places: Place[] } => {
+  const limit = (route: string, to: RouteLimit) => {
+    limits.limited.set(route, to)
+    scheduler.limitsChanged()
+  }
+  const limitAccount = (account: string, to: RouteLimit | null) => {
+    if (to === null) limits.limitedAccounts.clear()
+    else limits.limitedAccounts.set(FIRST, new Map([[account, to]]))
+    scheduler.limitsChanged()
+  }
+  type Jobs = ReturnType<typeof jobs>
+  /** Makes the next claim, which finds these jobs. Returns where it looked, for how many, and the places of the jobs. */
+  const claim = (found: Jobs | ((from: string) => Jobs) = [], mayHaveMore = false) => {
     const planned = scheduler.next()
     assert.ok(planned !== null, 'no claim is planned')
     scheduler.begin(planned)
-    const places = scheduler.claimed(planned, { jobs: found, mayHaveMore })
-    return { from: planned.from, limit: planned.limit, places }
+    const from = textOf(planned.from)
+    const all = typeof found === 'function' ? found(from) : found
+    const places = scheduler.claimed(planned, { jobs: all, mayHaveMore: mayHaveMore && all.length > 0 })
+    return { from, limit: planned.limit, places }
   }
-  return { scheduler, limited, limitedAccounts, rooms, jobs, claim }
+  /** Returns where the next claim would look; null if none is planned. */
+  const next = () => {
+    const planned = scheduler.next()
+    return planned && textOf(planned.from)
+  }
+  const free = (places: readonly Place[]) => {
+    for (const place of places) scheduler.free(place, true)
+  }
+  return { scheduler, rooms, jobs, limit, limitAccount, claim, next, free }
 }
 
-const walk = (route: string, extra: object = {}): ClaimFrom => ({
-  of: 'route',
-  route,
-  exceptAccounts: [],
-  exceptJobs: [],
-  keepsPlace: false,
-  ...extra,
-})
-
 test('routes are claimed in turns, and one that has nothing more is not claimed again', () => {
-  const { scheduler, claim, jobs } = start()
-  assert.equal(scheduler.next(), null)
+  const { scheduler, claim, next, jobs } = start()
+  assert.equal(next(), null)
   scheduler.queued(FIRST, null)
   scheduler.queued(SECOND, null)
-  assert.deepEqual(claim(jobs(1, FIRST, 'a'), true).from, walk(FIRST))
-  assert.deepEqual(claim(jobs(1, SECOND, 'a')).from, walk(SECOND))
-  assert.deepEqual(claim(jobs(1, FIRST, 'a')).from, walk(FIRST))
-  assert.equal(scheduler.next(), null)
+  assert.equal(claim(jobs('a', 1), true).from, FIRST)
+  assert.equal(claim(jobs('a', 1, SECOND)).from, SECOND)
+  assert.equal(claim(jobs('a', 1)).from, FIRST)
+  assert.equal(next(), null)
 })
 
 test('jobs that were queued during a claim that found none are claimed', () => {
-  const { scheduler } = start()
+  const { scheduler, next } = start()
   scheduler.queued(FIRST, 'a')
   const planned = scheduler.next()
   assert.ok(planned)
   scheduler.begin(planned)
   scheduler.queued(FIRST, 'a')
-  scheduler.claimed(planned, NONE)
-  assert.deepEqual(scheduler.next()?.from, walk(FIRST))
+  scheduler.claimed(planned, { jobs: [], mayHaveMore: false })
+  assert.equal(next(), FIRST)
 })
 
 test('a node claims no more of a route than its model server can start', () => {
-  const { scheduler, claim, jobs, rooms } = start({ room: { [FIRST]: 9 } })
+  const { scheduler, claim, next, jobs, rooms } = start({ room: 9 })
   scheduler.queued(FIRST, 'a')
-  const { limit, places } = claim(jobs(9, FIRST, 'a'), true)
+  const { limit, places } = claim(jobs('a', 9), true)
   assert.equal(limit, 9)
   assert.equal(scheduler.next()?.isOfNewcomer, true)
   claim()
-  assert.equal(scheduler.next(), null)
+  assert.equal(next(), null)
   // The jobs call, so the upstream counts them.
   rooms.set(FIRST, 0)
   for (const place of places) scheduler.arrived(place)
-  assert.equal(scheduler.next(), null)
+  assert.equal(next(), null)
   rooms.set(FIRST, 1)
   assert.equal(scheduler.next()?.limit, 1)
 })
 
 test('a job is handed off if nothing of its route is queued and there is room; one that is awaited needs no room', () => {
-  const { scheduler, rooms, jobs, claim } = start({ room: { [FIRST]: 1 } })
-  const [one, two, three] = jobs(3, FIRST, 'a')
+  const { scheduler, rooms, jobs, claim } = start({ room: 1 })
+  const [one, two, three] = jobs('a', 3)
   assert.ok(one && two && three)
-  assert.notEqual(scheduler.tryTake(one, false), null)
-  assert.equal(scheduler.tryTake(two, false), null)
-  assert.notEqual(scheduler.tryTake(two, true), null)
+  const isTaken = (job: typeof one, isAwaited: boolean) => scheduler.tryTake(job, isAwaited) !== null
+  assert.deepEqual([isTaken(one, false), isTaken(two, false), isTaken(two, true)], [true, false, true])
   rooms.set(FIRST, 9)
   scheduler.queued(FIRST, 'b')
-  assert.equal(scheduler.tryTake(three, true), null, 'it would overtake')
+  assert.equal(isTaken(three, true), false, 'it would overtake')
   claim()
-  assert.notEqual(scheduler.tryTake(three, true), null)
+  assert.equal(isTaken(three, true), true)
 })
 
 test('while the model server is busy, an account that holds nothing there may send it a job', () => {
-  const { scheduler, claim, jobs, rooms } = start({ room: { [FIRST]: 2 } })
+  const { scheduler, claim, next, jobs, rooms } = start({ room: 2 })
   scheduler.queued(FIRST, 'many')
-  const { places } = claim(jobs(2, FIRST, 'many'), true)
+  const { places } = claim(jobs('many', 2), true)
   rooms.set(FIRST, -3)
   for (const place of places) scheduler.arrived(place)
-  const probe = claim()
-  assert.deepEqual(
-    [probe.from, probe.limit],
-    [walk(FIRST, { exceptAccounts: ['many'], keepsPlace: true }), 1],
-  )
-  assert.equal(scheduler.next(), null, 'there was none')
+  const { from, limit } = claim()
+  assert.deepEqual([from, limit], [`${FIRST} except many keep`, 1])
+  assert.equal(next(), null, 'there was none')
   scheduler.queued(FIRST, 'single')
-  assert.deepEqual(
-    claim(jobs(1, FIRST, 'single')).from,
-    walk(FIRST, { exceptAccounts: ['many'], keepsPlace: true }),
-  )
-  assert.deepEqual(
-    scheduler.next()?.from,
-    walk(FIRST, { exceptAccounts: ['many', 'single'], keepsPlace: true }),
-  )
+  assert.equal(claim(jobs('single', 1)).from, `${FIRST} except many keep`)
+  assert.equal(next(), `${FIRST} except many, single keep`)
 })
 
 test('newcomers hold no more than eight jobs for a busy model server', () => {
-  const { scheduler, claim, jobs } = start({ room: { [FIRST]: 0 } })
+  const { scheduler, claim, next, jobs } = start({ room: 0 })
   scheduler.queued(FIRST, null)
-  const places = Array.from({ length: 8 }, (_, at) => claim(jobs(1, FIRST, `account ${at}`), true).places)
-  assert.equal(scheduler.next(), null)
+  const places = Array.from({ length: 8 }, (_, at) => claim(jobs(`account ${at}`, 1), true).places)
+  assert.equal(next(), null)
   for (const place of places[0] ?? []) scheduler.calls(place)
   assert.equal(scheduler.next()?.isOfNewcomer, true)
 })
 
 test('urgent jobs of a limited route start no faster than it is allowed', () => {
-  const { scheduler, limited, jobs } = start({ room: { [FIRST]: 0 } })
-  limited.set(FIRST, { ...CLOSED, allowance: 2 })
-  scheduler.limitsChanged()
-  for (const job of jobs(5, FIRST, 'a')) scheduler.queuedJob({ ...job, priority: 'high' })
+  const { scheduler, limit, jobs } = start({ room: 0 })
+  limit(FIRST, { ...CLOSED, allowance: 2 })
+  for (const job of jobs('a', 5)) scheduler.queuedJob({ ...job, priority: 'high' })
   scheduler.limitsChanged()
   assert.equal(scheduler.next()?.limit, 2)
 })
@@ -158,142 +169,110 @@ test('urgent jobs of a limited route start no faster than it is allowed', () => 
 test('the reserve of slots is for accounts that hold none', () => {
   const { scheduler, claim, jobs } = start({ slots: 32 })
   scheduler.queued(FIRST, 'many')
-  assert.equal(claim(jobs(30, FIRST, 'many'), true).limit, 30)
+  assert.equal(claim(jobs('many', 30), true).limit, 30)
   assert.deepEqual(scheduler.heldBack(), [{ account: 'many', reason: 'slots' }])
-  const { from } = claim(jobs(1, FIRST, 'single'))
-  assert.deepEqual(from, walk(FIRST, { exceptAccounts: ['many'], keepsPlace: true }))
+  assert.equal(claim(jobs('single', 1)).from, `${FIRST} except many keep`)
 })
 
 test('an account whose last job ended on one route gets a reserved slot for its job on another', () => {
-  const { scheduler, claim, jobs } = start({ slots: 32 })
+  const { scheduler, claim, next, jobs, free } = start({ slots: 32 })
   scheduler.queued(FIRST, null)
-  claim(jobs(30, FIRST, 'many'))
+  claim(jobs('many', 30))
   scheduler.queued(FIRST, 'single')
-  const [place] = claim(jobs(1, FIRST, 'single')).places
-  assert.ok(place)
+  const { places } = claim(jobs('single', 1))
   scheduler.queued(SECOND, 'single')
-  const looked = [claim(), claim()].map(({ from }) => from.of === 'route' && from.route)
+  const looked = [claim().from, claim().from].map((from) => from.split(' ')[0])
   assert.deepEqual(looked.toSorted(), [FIRST, SECOND])
-  assert.equal(scheduler.next(), null)
-  scheduler.free(place, true)
-  const from = [claim().from, claim().from]
-  assert.deepEqual(from[1], walk(SECOND, { exceptAccounts: ['many'], keepsPlace: true }))
+  assert.equal(next(), null)
+  free(places)
+  claim()
+  assert.equal(claim().from, `${SECOND} except many keep`)
 })
 
 test('an account whose calls fail waits, and those of others are neither delayed nor queued', () => {
-  const { scheduler, limitedAccounts, claim, jobs } = start()
-  limitedAccounts.set(FIRST, new Map([['bad', CLOSED]]))
-  scheduler.limitsChanged()
+  const { scheduler, limitAccount, claim, next, jobs } = start()
+  limitAccount('bad', CLOSED)
   scheduler.queued(FIRST, 'bad')
-  assert.equal(scheduler.next(), null)
-  const [bad] = jobs(1, FIRST, 'bad')
-  const [good] = jobs(1, FIRST, 'good')
+  assert.equal(next(), null)
+  const [[bad], [good]] = [jobs('bad', 1), jobs('good', 1)]
   assert.ok(bad && good)
   assert.equal(scheduler.tryTake(bad, true), null)
   assert.notEqual(scheduler.tryTake(good, true), null)
   scheduler.queued(FIRST, 'good')
-  assert.deepEqual(claim().from, walk(FIRST, { exceptAccounts: ['bad'] }))
-  limitedAccounts.clear()
-  scheduler.limitsChanged()
-  const lane = { of: 'account', route: FIRST, account: 'bad', exceptJobs: [] }
-  assert.deepEqual(claim(jobs(3, FIRST, 'bad')).from, lane)
-  assert.equal(scheduler.next(), null)
+  assert.equal(claim().from, `${FIRST} except bad`)
+  limitAccount('bad', null)
+  assert.equal(claim(jobs('bad', 3)).from, `bad at ${FIRST}`)
+  assert.equal(next(), null)
 })
 
+const TRIAL = { ...CLOSED, allowance: 1, failedJobs: ['failed'] }
+
 test('the trial of an account prefers a job that did not fail last', () => {
-  const { scheduler, limitedAccounts, claim } = start()
-  limitedAccounts.set(FIRST, new Map([['bad', { ...CLOSED, allowance: 1, failedJobs: ['failed'] }]]))
-  scheduler.limitsChanged()
+  const { scheduler, limitAccount, claim, next } = start()
+  limitAccount('bad', TRIAL)
   scheduler.queued(FIRST, 'bad')
-  const lane = { of: 'account', route: FIRST, account: 'bad' }
-  assert.deepEqual(claim().from, { ...lane, exceptJobs: ['failed'] })
-  assert.deepEqual(claim().from, { ...lane, exceptJobs: [] })
-  assert.equal(scheduler.next(), null)
+  assert.deepEqual([claim().from, claim().from], [`bad at ${FIRST} not failed`, `bad at ${FIRST}`])
+  assert.equal(next(), null)
 })
 
 test('the trial of an account gets the job that failed last if there is no other, also while others have queued jobs', () => {
-  const { scheduler, limitedAccounts, jobs } = start()
-  limitedAccounts.set(FIRST, new Map([['bad', { ...CLOSED, allowance: 1, failedJobs: ['failed'] }]]))
-  scheduler.limitsChanged()
+  const { scheduler, limitAccount, jobs, claim } = start()
+  limitAccount('bad', TRIAL)
   scheduler.queued(FIRST, 'bad')
   scheduler.queued(FIRST, 'good')
-  const from = Array.from({ length: 4 }, () => {
-    const planned = scheduler.next()
-    assert.ok(planned)
-    const isWalk = planned.from.of === 'route'
-    scheduler.begin(planned)
-    scheduler.claimed(planned, { jobs: jobs(isWalk ? 1 : 0, FIRST, 'good'), mayHaveMore: isWalk })
-    return planned.from
-  })
-  const lane = { of: 'account', route: FIRST, account: 'bad' }
-  assert.deepEqual(
-    from.filter(({ of }) => of === 'account'),
-    [
-      { ...lane, exceptJobs: ['failed'] },
-      { ...lane, exceptJobs: [] },
-    ],
+  const from = Array.from(
+    { length: 4 },
+    () => claim((one) => (one.startsWith('bad') ? [] : jobs('good', 1)), true).from,
   )
+  const ofLane = from.filter((one) => one.startsWith('bad'))
+  assert.deepEqual(ofLane, [`bad at ${FIRST} not failed`, `bad at ${FIRST}`])
 })
 
 test('a limited route starts as many jobs as it is allowed, first of accounts whose calls do not fail', () => {
-  const { scheduler, limited, limitedAccounts, claim, jobs } = start()
-  limited.set(FIRST, { ...CLOSED, allowance: 1, failedJobs: ['failed'] })
-  limitedAccounts.set(FIRST, new Map([['bad', { ...CLOSED, allowance: 1 }]]))
-  scheduler.limitsChanged()
+  const { scheduler, limit, limitAccount, claim, next, jobs, free } = start()
+  limit(FIRST, TRIAL)
+  limitAccount('bad', { ...CLOSED, allowance: 1 })
   scheduler.queued(FIRST, null)
   scheduler.queued(FIRST, 'bad')
-  const from = walk(FIRST, { exceptAccounts: ['bad'], exceptJobs: ['failed'], keepsPlace: true })
-  assert.deepEqual(claim().from, from)
-  assert.deepEqual(claim().from, walk(FIRST, { exceptAccounts: ['bad'] }))
-  const { places } = claim(jobs(1, FIRST, 'bad'), true)
-  assert.equal(scheduler.next(), null)
-  for (const place of places) scheduler.free(place, true)
-  assert.notEqual(scheduler.next(), null)
+  assert.equal(claim().from, `${FIRST} except bad not failed keep`)
+  assert.equal(claim().from, `${FIRST} except bad`)
+  const { places } = claim(jobs('bad', 1), true)
+  assert.equal(next(), null)
+  free(places)
+  assert.notEqual(next(), null)
 })
 
 test('while a lane has jobs, it takes turns with the walks of its route', () => {
-  const { scheduler, limitedAccounts, claim, jobs } = start()
-  limitedAccounts.set(FIRST, new Map([['bad', CLOSED]]))
-  scheduler.limitsChanged()
+  const { scheduler, limitAccount, claim, jobs } = start()
+  limitAccount('bad', CLOSED)
   scheduler.queued(FIRST, 'bad')
   scheduler.queued(FIRST, 'good')
-  limitedAccounts.clear()
-  scheduler.limitsChanged()
-  const kinds = Array.from({ length: 4 }, () => claim(jobs(1, FIRST, 'bad'), true).from.of)
-  assert.deepEqual(kinds.toSorted(), ['account', 'account', 'route', 'route'])
+  limitAccount('bad', null)
+  const from = Array.from({ length: 4 }, () => claim(jobs('bad', 1), true).from)
+  assert.deepEqual(from.toSorted(), [`bad at ${FIRST}`, `bad at ${FIRST}`, FIRST, FIRST])
 })
 
 test('an account that holds its part of the memory is passed over until it has less', () => {
-  const { scheduler, claim, jobs } = start({ slots: 1000, bytes: 1_000_000 })
+  const { scheduler, claim, next, jobs, free } = start({ slots: 1000, bytes: 1_000_000 })
   scheduler.queued(FIRST, 'many')
   const places: Place[] = []
-  while (scheduler.next()?.from.of === 'route' && places.length < 200) {
-    const { from, places: taken } = claim(jobs(10, FIRST, 'many'), true)
-    if (from.of === 'route' && from.exceptAccounts.includes('many')) break
-    places.push(...taken)
-  }
+  while (next() === FIRST && places.length < 200) places.push(...claim(jobs('many', 10), true).places)
+  assert.equal(claim(jobs('many', 10), true).from, `${FIRST} except many`)
   assert.deepEqual(scheduler.heldBack(), [{ account: 'many', reason: 'memory' }])
-  for (const place of places) scheduler.free(place, true)
+  free(places)
   assert.deepEqual(scheduler.heldBack(), [])
-  assert.deepEqual(scheduler.next()?.from, { of: 'account', route: FIRST, account: 'many', exceptJobs: [] })
+  assert.equal(next(), `many at ${FIRST}`)
 })
 
 test('suspects are claimed as a group of their own, except those of routes that are limited', () => {
-  const { scheduler, limited, claim, jobs } = start()
-  limited.set(SECOND, CLOSED)
-  scheduler.limitsChanged()
+  const { scheduler, limit, claim, jobs, free } = start()
+  limit(SECOND, CLOSED)
   scheduler.suspects.found({ queued: 5, mostCrashes: 2, withMost: 4 })
   scheduler.queued(FIRST, 'a')
-  const { from, limit, places } = claim(jobs(2, FIRST, 'a'))
-  assert.deepEqual(
-    [from, limit],
-    [{ of: 'suspects', crashCount: 2, maxCrashCount: 3, exceptRoutes: [SECOND] }, 2],
-  )
-  assert.deepEqual(
-    places.map(({ isSuspect }) => isSuspect),
-    [true, true],
-  )
-  assert.deepEqual(claim().from, walk(FIRST))
-  for (const place of places) scheduler.free(place, true)
-  assert.equal(claim(jobs(1, FIRST, 'a')).limit, 2, 'half of those that ran in the crash, and no more')
+  const group = claim(jobs('a', 2))
+  assert.deepEqual([group.from, group.limit], [`2 of 3 crashes, no ${SECOND}`, 2])
+  assert.ok(group.places.every(({ isSuspect }) => isSuspect))
+  assert.equal(claim().from, FIRST)
+  free(group.places)
+  assert.equal(claim(jobs('a', 1)).limit, 2, 'half of those that ran in the crash, and no more')
 })

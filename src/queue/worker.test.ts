@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
-import { NODE, start, status } from '../../test/support/start-worker.ts'
+import { claimQueued, NODE, replacing, start, startOne, status } from '../../test/support/start-worker.ts'
 import { type Settlement, type Store, StoreUnavailable, WriteRejected } from '../store/store.ts'
 
 test('executes what was queued before it began', async (t) => {
@@ -37,17 +37,6 @@ test('executes an accepted job itself when it has free slots, and queues the res
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
 })
 
-const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: number) =>
-  (
-    await store.claim(node, 5, nowMs, {
-      of: 'route',
-      route: '',
-      exceptAccounts: [],
-      exceptJobs: [],
-      keepsPlace: false,
-    })
-  ).jobs
-
 /** Waits until the worker's first claim has found nothing. */
 async function runsNothingWaits(store: Store): Promise<void> {
   await store.ping()
@@ -55,11 +44,7 @@ async function runsNothingWaits(store: Store): Promise<void> {
 }
 
 test('a job that this node claims again has one run: the earlier one is lost', async (t) => {
-  const { store, worker, executions, settled } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job]))
-  worker.wake()
-  await executions.atLeast(1)
+  const { store, worker, executions, settled, job } = await startOne(t)
   // Another node considers this one dead and rescues the job.
   await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
   worker.wake()
@@ -67,28 +52,18 @@ test('a job that this node claims again has one run: the earlier one is lost', a
   assert.deepEqual([first?.signal.reason, second?.signal.reason], ['lost', null])
   assert.deepEqual(worker.claims(), [{ jobId: job.id, attempt: 2 }])
   second?.end()
-  await settled.atLeast(1)
-  assert.deepEqual(
-    settled.all.map(([, how]) => how),
-    ['settled'],
-  )
+  const [[, how] = []] = await settled.atLeast(1)
+  assert.deepEqual([how, settled.all.length], ['settled', 1])
 })
 
 test('a job that this node claims again while its earlier run is being settled stays held', async (t) => {
   const settling = Promise.withResolvers<void>()
-  const slow = (store: Store): Store => {
-    const settle: Store['settle'] = async (one) => {
-      if (one.attempt === 1) await settling.promise
-      return store.settle(one)
-    }
-    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
-  }
-  const { store, worker, executions, settled } = await start(t, 2, slow)
-  const job = newJob()
-  await store.accept(acceptance([job]))
-  worker.wake()
-  const [first] = await executions.atLeast(1)
-  first?.end()
+  const slow = replacing('settle', (store) => async (one) => {
+    if (one.attempt === 1) await settling.promise
+    return store.settle(one)
+  })
+  const { store, worker, executions, settled, job, run } = await startOne(t, 2, slow)
+  run.end()
   await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
   worker.wake()
   const [, second] = await executions.atLeast(2)
@@ -96,30 +71,22 @@ test('a job that this node claims again while its earlier run is being settled s
   await settled.atLeast(1)
   assert.deepEqual(worker.claims(), [{ jobId: job.id, attempt: 2 }])
   second?.end()
-  await settled.atLeast(2)
+  const ends = await settled.atLeast(2)
   assert.deepEqual(
-    settled.all.map(([, how]) => how),
+    ends.map(([, how]) => how),
     ['stale', 'settled'],
   )
   await worker.drain(0)
 })
 
-function bound(target: object, name: string | symbol): unknown {
-  const member: unknown = Reflect.get(target, name)
-  return typeof member === 'function' ? member.bind(target) : member
-}
-
 test('a job that a cached response completes is settled without an execution, and its slot is free', async (t) => {
   const jobs = [newJob(), newJob(), newJob()]
-  const answering = (store: Store): Store => {
-    const accept: Store['accept'] = async (one) => {
-      const answered = one.jobs.filter(({ job }) => job.id !== jobs[1]?.id)
-      const rest = one.jobs.filter(({ job }) => job.id === jobs[1]?.id)
-      await store.accept({ ...one, jobs: rest })
-      return { kind: 'accepted', answered: answered.map(({ job }) => ({ jobId: job.id, contentJson: null })) }
-    }
-    return new Proxy(store, { get: (target, name) => (name === 'accept' ? accept : bound(target, name)) })
-  }
+  const answering = replacing('accept', (store) => async (one) => {
+    const isAnswered = ({ job }: (typeof one.jobs)[number]) => job.id !== jobs[1]?.id
+    await store.accept({ ...one, jobs: one.jobs.filter((each) => !isAnswered(each)) })
+    const answered = one.jobs.filter(isAnswered).map(({ job }) => ({ jobId: job.id, contentJson: null }))
+    return { kind: 'accepted', answered }
+  })
   const { store, worker, enqueue, executions, settled } = await start(t, 2, answering)
   worker.wake()
   await runsNothingWaits(store)
@@ -138,13 +105,10 @@ test('a job that a cached response completes is settled without an execution, an
 
 test('an acceptance may wait for a hundredth of the time that its model takes lately', async (t) => {
   const waits: (number | undefined)[] = []
-  const watched = (store: Store): Store => {
-    const accept: Store['accept'] = (one) => {
-      waits.push(one.mayWaitMs)
-      return store.accept(one)
-    }
-    return new Proxy(store, { get: (target, name) => (name === 'accept' ? accept : bound(target, name)) })
-  }
+  const watched = replacing('accept', (store) => (one) => {
+    waits.push(one.mayWaitMs)
+    return store.accept(one)
+  })
   const { store, clock, worker, enqueuer, executions, settled } = await start(t, 2, watched)
   worker.wake()
   await runsNothingWaits(store)
@@ -165,58 +129,53 @@ test('an acceptance may wait for a hundredth of the time that its model takes la
 })
 
 test('the deadline ends an execution', async (t) => {
-  const { worker, enqueue, clock, executions } = await start(t)
-  worker.wake()
-  await enqueue(newJob())
-  const [run] = await executions.atLeast(1)
+  const { clock, run } = await startOne(t)
   clock.advance(599_999)
-  assert.equal(run?.signal.reason, null)
+  assert.equal(run.signal.reason, null)
   clock.advance(1)
-  assert.equal(run?.signal.reason, 'timeout')
-  run?.end()
+  assert.equal(run.signal.reason, 'timeout')
+  run.end()
 })
 
 test('a bug in an execution fails the job instead of leaving it without an outcome', async (t) => {
-  const { store, worker, enqueue, executions, settled, errors } = await start(t)
-  worker.wake()
-  const job = newJob()
-  await enqueue(job)
-  const [run] = await executions.atLeast(1)
-  run?.throwUp()
+  const { store, settled, errors, job, run } = await startOne(t)
+  run.throwUp()
   await settled.atLeast(1)
   assert.equal(await status(store, job), 'failed')
   assert.equal(errors.all.length, 1)
 })
 
-test('the write of an outcome is retried until the database takes it', async (t) => {
-  let refusals = 2
-  const failing = (store: Store): Store => {
-    const settle: Store['settle'] = (one) =>
-      refusals-- > 0 ? Promise.reject(new StoreUnavailable('disk full')) : store.settle(one)
-    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
-  }
-  const { store, worker, enqueue, clock, executions, settled, errors } = await start(t, 2, failing)
-  worker.wake()
-  const job = newJob()
-  await enqueue(job)
-  const [run] = await executions.atLeast(1)
-  run?.end()
-  await errors.atLeast(1)
-  await clock.timerSet((ms) => ms === 100)
-  clock.advance(100)
-  await clock.timerSet((ms) => ms === 200)
-  clock.advance(200)
-  await settled.atLeast(1)
-  assert.equal(await status(store, job), 'completed')
-})
+for (const [name, error, refusals] of [
+  ['the write of an outcome is retried until the database takes it', new StoreUnavailable('disk full'), 2],
+  ['an unknown error is retried without another execution', new Error('disk image is malformed'), 1],
+] as const) {
+  test(name, async (t) => {
+    let left: number = refusals
+    const refused = () => Promise.reject(error)
+    const failing = replacing('settle', (store) => (one) => (left-- > 0 ? refused() : store.settle(one)))
+    const { store, clock, executions, settled, job, run } = await startOne(t, 2, failing)
+    run.end()
+    for (let pauseMs = 100; left > 0; pauseMs *= 2) {
+      await clock.timerSet((ms) => ms === pauseMs)
+      clock.advance(pauseMs)
+    }
+    await settled.atLeast(1)
+    assert.equal(await status(store, job), 'completed')
+    assert.equal(executions.all.length, 1)
+  })
+}
+
+/** A store that permanently rejects outcomes with this content, or all outcomes if it is null. */
+const rejecting = (contentJson: string | null) => {
+  const rejects = ({ outcome }: Settlement) =>
+    contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
+  const rejected = () => Promise.reject(new WriteRejected('does not fit'))
+  return replacing('settle', (store) => (one) => (rejects(one) ? rejected() : store.settle(one)))
+}
 
 test('an outcome that the database rejects is stored as an internal error', async (t) => {
-  const { store, worker, enqueue, executions, settled, errors } = await start(t, 2, rejecting('"bad"'))
-  worker.wake()
-  const job = newJob()
-  await enqueue(job)
-  const [run] = await executions.atLeast(1)
-  run?.end('"bad"')
+  const { store, settled, errors, job, run } = await startOne(t, 2, rejecting('"bad"'))
+  run.end('"bad"')
   const [[id, how, { outcome }] = assert.fail('not settled')] = await settled.atLeast(1)
   assert.deepEqual([id, how], [job.id, 'settled'])
   assert.equal(outcome.status === 'failed' && outcome.error.code, 'internal_error')
@@ -225,12 +184,12 @@ test('an outcome that the database rejects is stored as an internal error', asyn
 })
 
 test('a job of which the database rejects every outcome stays held here until it is lost', async (t) => {
-  const { store, worker, enqueue, executions, settled, errors } = await start(t, 1, rejecting(null))
-  worker.wake()
-  const job = newJob()
-  await enqueue(job)
-  const [run] = await executions.atLeast(1)
-  run?.end()
+  const { store, worker, enqueue, executions, settled, errors, job, run } = await startOne(
+    t,
+    1,
+    rejecting(null),
+  )
+  run.end()
   await errors.atLeast(2)
   // The job holds no slot.
   await enqueue(newJob())
@@ -247,44 +206,12 @@ test('a job of which the database rejects every outcome stays held here until it
   assert.deepEqual(settled.all, [])
 })
 
-test('an unknown error is retried without another execution', async (t) => {
-  let errors = 1
-  const failing = (store: Store): Store => {
-    const settle: Store['settle'] = (one) =>
-      errors-- > 0 ? Promise.reject(new Error('disk image is malformed')) : store.settle(one)
-    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
-  }
-  const { store, worker, enqueue, clock, executions, settled } = await start(t, 2, failing)
-  worker.wake()
-  const job = newJob()
-  await enqueue(job)
-  const [run] = await executions.atLeast(1)
-  run?.end()
-  await clock.timerSet((ms) => ms === 100)
-  clock.advance(100)
-  await settled.atLeast(1)
-  assert.equal(await status(store, job), 'completed')
-})
-
-/** A store that permanently rejects outcomes with this content, or all outcomes if it is null. */
-function rejecting(contentJson: string | null) {
-  const rejects = ({ outcome }: Settlement) =>
-    contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
-  const rejected = () => Promise.reject(new WriteRejected('does not fit'))
-  return (store: Store): Store => {
-    const settle: Store['settle'] = (one) => (rejects(one) ? rejected() : store.settle(one))
-    return new Proxy(store, { get: (target, name) => (name === 'settle' ? settle : bound(target, name)) })
-  }
-}
-
 test('suspects are executed in groups that grow, next to other jobs, and their starts are recorded before their calls', async (t) => {
   const { store, worker, executions, settled } = await start(t, 8)
-  const suspects = [newJob(), newJob(), newJob(), newJob()]
-  await store.accept(acceptance(suspects))
+  await store.accept(acceptance([newJob(), newJob(), newJob(), newJob()]))
   await claimQueued(store, 'dead', 0)
   await store.rescue(NODE, 0)
-  const fresh = newJob()
-  await store.accept(acceptance([fresh]))
+  await store.accept(acceptance([newJob()]))
   worker.wake()
   const all = await executions.atLeast(2)
   await runsNothingWaits(store)
@@ -308,22 +235,13 @@ test('suspects are executed in groups that grow, next to other jobs, and their s
 
 test('a job that waits for a model server may be claimed again before its return to the queue is confirmed', async (t) => {
   const confirmed = Promise.withResolvers<void>()
-  const late = (store: Store): Store => {
-    const releaseWaiting: Store['releaseWaiting'] = async (...returned) => {
-      await store.releaseWaiting(...returned)
-      worker.wake()
-      await confirmed.promise
-    }
-    return new Proxy(store, {
-      get: (target, name) => (name === 'releaseWaiting' ? releaseWaiting : bound(target, name)),
-    })
-  }
-  const { store, worker, enqueue, executions, settled } = await start(t, 2, late)
-  const job = newJob()
-  await enqueue(job)
-  worker.wake()
-  const [first] = await executions.atLeast(1)
-  first?.endWaiting()
+  const late = replacing('releaseWaiting', (store) => async (...returned) => {
+    await store.releaseWaiting(...returned)
+    worker.wake()
+    await confirmed.promise
+  })
+  const { store, worker, executions, settled, job, run } = await startOne(t, 2, late)
+  run.endWaiting()
   const [, second] = await executions.atLeast(2)
   const claim = { jobId: job.id, attempt: 2 }
   assert.deepEqual(worker.claims(), [claim])
@@ -339,8 +257,9 @@ test('a job that waits for a model server may be claimed again before its return
 test('draining lets executions end, claims no more, and releases what does not end in time', async (t) => {
   const { store, worker, enqueue, clock, executions, settled } = await start(t, 2)
   worker.wake()
-  const [quick, slow, waiting] = [newJob(), newJob(), newJob()]
-  await enqueue(quick, slow, waiting)
+  const jobs = [newJob(), newJob(), newJob()] as const
+  const [, slow, waiting] = jobs
+  await enqueue(...jobs)
   const [first] = await executions.atLeast(2)
   const drained = worker.drain(20_000)
   first?.end()
@@ -348,10 +267,8 @@ test('draining lets executions end, claims no more, and releases what does not e
   clock.advance(20_000)
   await drained
   assert.equal(executions.all.length, 2)
-  assert.equal(await status(store, quick), 'completed')
-  assert.equal(await status(store, slow), 'assigned')
-  assert.equal(await status(store, waiting), 'pending')
-
+  const statuses = await Promise.all(jobs.map((job) => status(store, job)))
+  assert.deepEqual(statuses, ['completed', 'assigned', 'pending'])
   const claimed = await claimQueued(store, 'node-b', clock.nowMs())
   assert.deepEqual(
     claimed.map(({ id, attempt, crashCount }) => [id, attempt, crashCount]),

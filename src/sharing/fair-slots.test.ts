@@ -27,16 +27,6 @@ test('the reserve is a sixteenth of the slots, at least one, and none below four
   assert.deepEqual([1, 3, 4, 15, 16, 31, 32, 256].map(reserveOf), [0, 0, 1, 1, 1, 1, 2, 16])
 })
 
-test('slots up to the limit are acquired at once, and no more', () => {
-  const { shared } = slots(2)
-  assert.deepEqual(
-    ['acme', 'acme', 'acme', 'other'].map((account) => shared.tryAcquire(account)),
-    [true, true, false, false],
-  )
-  assert.equal(shared.acquire('acme', 1, never) instanceof Promise, true)
-  assert.deepEqual([shared.held.total, shared.held.of('acme'), shared.waiting.of('acme')], [2, 2, 1])
-})
-
 test('a request that need not wait is answered without a promise', () => {
   const { shared } = slots(1)
   const stopped = new Stop()
@@ -60,30 +50,6 @@ test('accounts that wait for a single slot take turns, whatever their weights', 
   for (let call = 0; call < 3; call++) void ask('other', 1)
   await release('acme', 'other', 'acme', 'other', 'acme')
   assert.deepEqual(granted, ['acme', 'other', 'acme', 'other', 'acme', 'other'])
-})
-
-test('an account of three times the weight holds three times as many slots', async () => {
-  const { shared, ask, release } = slots(8)
-  for (let call = 0; call < 50; call++) void ask('free', 1)
-  for (let call = 0; call < 50; call++) void ask('paying', 3)
-  await release(...Array(8).fill('free'))
-  assert.deepEqual([shared.held.of('free'), shared.held.of('paying')], [2, 6])
-  await release('free', 'paying', 'paying')
-  assert.deepEqual([shared.held.of('free'), shared.held.of('paying')], [2, 6])
-})
-
-test('within an account, the requests are granted in the order of arrival', async () => {
-  const { shared } = slots(1)
-  assert.ok(shared.tryAcquire('acme'))
-  const order: number[] = []
-  for (const name of [1, 2, 3])
-    void Promise.resolve(shared.acquire('acme', 1, never)).then(() => order.push(name))
-  for (let i = 0; i < 3; i++) {
-    shared.release('acme')
-    await Promise.resolve()
-    await Promise.resolve()
-  }
-  assert.deepEqual(order, [1, 2, 3])
 })
 
 test('the reserve goes only to accounts that hold no slot', async () => {

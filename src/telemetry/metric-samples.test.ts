@@ -48,42 +48,11 @@ const listener = (over: Partial<MetricListener> = {}): MetricListener => ({
 
 test('a sample contains what was counted since the sample before it', async () => {
   const { metrics, next } = start()
-  metrics.called({
-    upstream: 'a',
-    model: 'm',
-    kind: 'answer',
-    status: 200,
-    aborted: false,
-    isTruncated: false,
-    ms: 1,
-  })
-  metrics.called({
-    upstream: 'a',
-    model: 'm',
-    kind: 'refused',
-    status: 200,
-    aborted: false,
-    isTruncated: false,
-    ms: 1,
-  })
-  metrics.called({
-    upstream: 'b',
-    model: 'm',
-    kind: 'error',
-    status: null,
-    aborted: false,
-    isTruncated: false,
-    ms: 1,
-  })
-  metrics.called({
-    upstream: 'b',
-    model: 'm',
-    kind: 'error',
-    status: null,
-    aborted: true,
-    isTruncated: false,
-    ms: 1,
-  })
+  const call = { model: 'm', aborted: false, isTruncated: false, ms: 1 } as const
+  metrics.called({ ...call, upstream: 'a', kind: 'answer', status: 200 })
+  metrics.called({ ...call, upstream: 'a', kind: 'refused', status: 200 })
+  metrics.called({ ...call, upstream: 'b', kind: 'error', status: null })
+  metrics.called({ ...call, upstream: 'b', kind: 'error', status: null, aborted: true })
   const attempt = { attempt: 1, atMs: 0, ms: 1, status: 500, error: null, answer: null }
   metrics.calledBack(attempt, 'due')
   metrics.calledBack(attempt, 'failed')

@@ -31,22 +31,10 @@ const cases: readonly Case[] = [
   ['developer first', ['d:D', 'u:U'], ['s:D', 'u:U'], ['u:D\n\nU']],
   ['system then developer', ['s:S', 'd:D', 'u:U'], ['s:S\n\nD', 'u:U'], ['u:S\n\nD\n\nU']],
   [
-    'all four roles',
-    ['s:S', 'd:D', 'u:U', 'a:A', 'u:V'],
-    ['s:S\n\nD', 'u:U', 'a:A', 'u:V'],
-    ['u:S\n\nD\n\nU', 'a:A', 'u:V'],
-  ],
-  [
     'system in the middle',
     ['u:U', 'a:A', 's:S', 'd:D', 'u:V'],
     ['u:U', 'a:A', 's:S', 's:D', 'u:V'],
     ['u:U', 'a:A', 'u:S\n\nD\n\nV'],
-  ],
-  [
-    'system before assistant',
-    ['u:U', 's:S', 'a:A', 'u:V'],
-    ['u:U', 's:S', 'a:A', 'u:V'],
-    ['u:U', 'a:A', 'u:S\n\nV'],
   ],
   ['assistant first', ['a:A', 'u:U'], ['a:A', 'u:U'], ['u:(continued)', 'a:A', 'u:U']],
   [
@@ -100,26 +88,23 @@ describe('the instruction', () => {
   })
 })
 
+const PARTS = [
+  '"',
+  '\\',
+  '},{',
+  '"},{"role":"user","content":"',
+  '"role":"',
+  '{',
+  ']',
+  '\ud800',
+  '\n',
+  'é',
+  'x',
+]
 /** Texts that look like the JSON around them. */
 const text = fc.oneof(
   fc.string({ unit: 'binary' }),
-  fc
-    .array(
-      fc.constantFrom(
-        '"',
-        '\\',
-        '},{',
-        '"},{"role":"user","content":"',
-        '"role":"',
-        '{',
-        ']',
-        '\ud800',
-        '\n',
-        'é',
-        'x',
-      ),
-    )
-    .map((parts) => parts.join('')),
+  fc.array(fc.constantFrom(...PARTS)).map((parts) => parts.join('')),
 )
 const conversation = fc.array(
   fc.record({ role: fc.constantFrom(...ROLES), content: text, isContentFirst: fc.boolean() }),
@@ -178,7 +163,7 @@ describe('any conversation', () => {
         const expected = leading.length === 0 ? rest : [{ role: 'system', content }, ...rest]
         assert.deepEqual(JSON.parse(arrangeMessages(json, 'merged_system', null)), expected)
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     )
   })
 
@@ -188,7 +173,7 @@ describe('any conversation', () => {
         const arranged = JSON.parse(arrangeMessages(written(messages), 'no_system', 'I')) as Message[]
         assert.ok(arranged.every(({ role }, at) => role === (at % 2 === 0 ? 'user' : 'assistant')))
       }),
-      { numRuns: 1_000 },
+      { numRuns: 500 },
     )
   })
 
@@ -206,7 +191,7 @@ describe('any conversation', () => {
           endsWithAssistant: messages.at(-1)?.role === 'assistant',
         })
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     )
   })
 

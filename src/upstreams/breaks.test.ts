@@ -19,17 +19,11 @@ function start() {
   const clock = new FakeClock()
   const others = { areHeld: false }
   const rest = { untilMs: 0 }
-  const [breaks, sibling, other] = [0, 1, 2].map(
-    () =>
-      new TargetBreaks(
-        clock,
-        (isHeld) => {
-          others.areHeld = isHeld
-        },
-        rest,
-      ),
-  ) as [TargetBreaks, TargetBreaks, TargetBreaks]
-  return { clock, others, breaks, sibling, other }
+  const onHold = (isHeld: boolean) => {
+    others.areHeld = isHeld
+  }
+  const target = () => new TargetBreaks(clock, onHold, rest)
+  return { clock, others, breaks: target(), sibling: target(), other: target() }
 }
 
 /**

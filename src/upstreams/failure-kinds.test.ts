@@ -16,26 +16,35 @@ const failure = (fields: Partial<FailureFacts>): FailureFacts => ({
 })
 
 const QUOTA = 'You exceeded your current quota, please check your plan and billing details.'
-const XAIS_CREDIT = 'Your team 1 has either used all available credits or reached its monthly spending limit.'
-const MOONSHOTS_CREDIT =
-  'Your account org-1 is suspended due to insufficient balance, please recharge your account.'
 const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
-const LOADING = 'Loading model'
-const GOOGLES_KEY = 'API key not valid. Please pass a valid API key.'
-const XAIS_KEY = 'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.'
-const LITELLM =
-  'litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
-const NO_PROVIDER = 'No endpoints found that can handle the requested parameters.'
 
-// A message of LM Studio.
-const NOT_LOADED =
-  'No models loaded. Please load a model in the developer page or use the `lms load` command.'
-const CRASHED = 'The model has crashed without additional information. (Exit code: null)'
+/** Messages with a 429 that show that the account of the operator has no credit left. */
+const OUT_OF_CREDIT: readonly string[] = [
+  QUOTA,
+  'Your team 1 has either used all available credits or reached its monthly spending limit.',
+  'Insufficient balance or no resource package. Please recharge.',
+  'Your account org-1 is suspended due to insufficient balance, please recharge your account.',
+]
+/** Messages with a 500 of gateways that did not reach the server behind them. */
+const OF_SERVER_BEHIND: readonly string[] = [
+  'fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:8000',
+  'litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received',
+  'litellm.APIConnectionError: Cannot connect to host 127.0.0.1:8000 ssl',
+  'upstream error: do request failed',
+  'Post "http://a:8000/v1": dial tcp: connect: connection refused',
+]
 
 /** Messages that servers and gateways send with a 400 about problems that only their operator can fix. */
 const OF_OPERATOR: readonly string[] = [
+  NO_CREDIT,
+  'API key not valid. Please pass a valid API key.',
+  'API key expired. Please renew the API key.',
+  'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.',
+  // Two messages of LM Studio.
+  'No models loaded. Please load a model in the developer page or use the `lms load` command.',
+  'Failed to load model "x". Error: Operation canceled.',
   'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
   'This organization has been disabled.',
   'Organization has been restricted. Please reach out to support if you believe this was in error.',
@@ -63,111 +72,83 @@ const OF_OPERATOR: readonly string[] = [
 ]
 /** Messages that concern only the job: the budget is that of its `user`, and the others only quote the operator's messages. */
 const OF_JOB: readonly string[] = [
+  `Invalid message: ${NO_CREDIT}`,
   'Invalid request: x is not a valid model ID',
   'litellm.BadRequestError: OpenAIException - {"error":{"message":"Invalid content: \\"Model Not Exist\\""}}',
   'ExceededBudget: End User=u1 over budget. Spend=0.02, Budget=0.01',
   'Invalid value: "Budget has been exceeded! Current cost: 1".',
 ]
 
-const CASES: readonly [FailureKind, Partial<FailureFacts>][] = [
-  ['unreachable', { code: 'ECONNREFUSED', connection: 'connection' }],
-  ['unreachable', { code: 'UND_ERR_CONNECT_TIMEOUT', connection: 'connection' }],
-  ['unreachable', { code: 'EADDRNOTAVAIL', connection: 'connection' }],
-  ['unreachable', { code: 'EMFILE', connection: 'connection' }],
-  ['unreachable', { code: 'EACCES', connection: 'connection' }],
-  ['unreachable', { code: 'ENOTFOUND', connection: 'dns' }],
-  ['unreachable', { code: 'SELF_SIGNED_CERT_IN_CHAIN', connection: 'tls' }],
-  ['broken', { code: 'ECONNRESET', connection: 'connection' }],
-  ['broken', { code: 'UND_ERR_SOCKET', connection: 'connection' }],
-  [
+type Facts = Partial<FailureFacts>
+const of = (kind: FailureKind, ...all: readonly Facts[]) => all.map((facts) => [kind, facts] as const)
+/** The facts of a response that only another request can avoid. */
+const wrong = (status: number, more: Facts = {}): Facts => ({ status, retryable: false, ...more })
+const wrong400 = (message: string) => wrong(400, { message })
+const unconnected = (code: string, connection: FailureFacts['connection'] = 'connection'): Facts => ({
+  code,
+  connection,
+})
+
+const CASES: readonly (readonly [FailureKind, Facts])[] = [
+  ...of(
+    'unreachable',
+    ...['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EADDRNOTAVAIL', 'EMFILE', 'EACCES'].map((code) =>
+      unconnected(code),
+    ),
+    unconnected('ENOTFOUND', 'dns'),
+    unconnected('SELF_SIGNED_CERT_IN_CHAIN', 'tls'),
+  ),
+  ...of(
     'broken',
+    unconnected('ECONNRESET'),
+    unconnected('UND_ERR_SOCKET'),
     { status: 200, message: 'The model server closed the connection in the middle of its response.' },
-  ],
-  ['broken', { status: 408 }],
-  ['broken', { status: 409 }],
-  ['broken', { status: 502 }],
-  ['broken', { status: 504 }],
-  ['broken', { status: 522 }],
-  ['broken', { status: 526 }],
-  ['broken', { status: 530 }],
-  ['broken', { status: 500, message: 'fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:8000' }],
-  ['broken', { status: 500, message: LITELLM }],
-  [
-    'broken',
-    { status: 500, message: 'litellm.APIConnectionError: Cannot connect to host 127.0.0.1:8000 ssl' },
-  ],
-  ['broken', { status: 500, message: 'upstream error: do request failed' }],
-  ['broken', { status: 500, message: 'Post "http://a:8000/v1": dial tcp: connect: connection refused' }],
-  ['overloaded', { status: 429 }],
-  ['overloaded', { status: 503, message: LOADING }],
-  ['overloaded', { status: 529 }],
-  ['overloaded', { status: 498 }],
-  ['overloaded', { status: 200, code: '429' }],
-  ['misconfigured', { status: 401, retryable: false }],
-  ['misconfigured', { status: 200, code: '401', retryable: false }],
-  ['misconfigured', { status: 402, retryable: false }],
-  ['misconfigured', { status: 403, retryable: false }],
-  ['misconfigured', { status: 404, retryable: false }],
-  ['misconfigured', { status: 410, retryable: false }],
-  ['misconfigured', { status: 412, retryable: false }],
-  ['misconfigured', { status: 301, retryable: false }],
-  ['misconfigured', { status: 302, retryable: false }],
-  ['misconfigured', { status: 308, retryable: false }],
-  ['misconfigured', { status: 405, retryable: false }],
-  ['misconfigured', { status: 407, retryable: false }],
-  ['misconfigured', { status: 400, retryable: false, message: NOT_LOADED }],
-  [
-    'misconfigured',
-    { status: 400, retryable: false, message: 'Failed to load model "x". Error: Operation canceled.' },
-  ],
-  ...OF_OPERATOR.map(
-    (message) =>
-      ['misconfigured', { status: 400, retryable: false, message }] as [FailureKind, Partial<FailureFacts>],
+    ...[408, 409, 502, 504, 522, 526, 530].map((status) => ({ status })),
+    ...OF_SERVER_BEHIND.map((message) => ({ status: 500, message })),
   ),
-  ...OF_JOB.map(
-    (message) =>
-      ['final', { status: 400, retryable: false, message }] as [FailureKind, Partial<FailureFacts>],
+  ...of(
+    'overloaded',
+    ...[429, 503, 529, 498].map((status) => ({ status })),
+    { status: 503, message: 'Loading model' },
+    { status: 200, code: '429' },
+    { status: 429, message: QUOTA, retryAfterMs: 34_000 },
   ),
-  ['misconfigured', { status: 404, retryable: false, message: 'No endpoints found for x/y.' }],
-  ['misconfigured', { status: 429, code: 'insufficient_quota' }],
-  ['misconfigured', { status: 429, message: QUOTA }],
-  ['misconfigured', { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 }],
-  ['misconfigured', { status: 429, message: XAIS_CREDIT }],
-  [
+  ...of(
     'misconfigured',
-    { status: 429, message: 'Insufficient balance or no resource package. Please recharge.' },
-  ],
-  // Z.ai's code for this, whose message is Chinese.
-  ['misconfigured', { status: 429, code: '1113' }],
-  ['misconfigured', { status: 429, code: 'exceeded_current_quota_error', message: MOONSHOTS_CREDIT }],
-  ['overloaded', { status: 429, message: QUOTA, retryAfterMs: 34_000 }],
-  ['misconfigured', { status: 400, retryable: false, message: GOOGLES_KEY }],
-  ['misconfigured', { status: 400, retryable: false, message: 'API key expired. Please renew the API key.' }],
-  ['misconfigured', { status: 400, retryable: false, message: XAIS_KEY }],
-  ['misconfigured', { status: 400, retryable: false, message: NO_CREDIT }],
-  ['misconfigured', { status: 200, code: '400', retryable: false, message: NO_CREDIT }],
-  ['final', { status: 400, retryable: false, message: `Invalid message: ${NO_CREDIT}` }],
-  ['failing', { status: 424 }],
-  ['failing', { status: 500 }],
-  ['failing', { status: 400, retryable: false, message: CRASHED }],
-  ['failing', { status: 501 }],
-  ['failing', { status: 200, message: NO_CHOICES }],
-  ['failing', { status: 200, message: NO_TEXT }],
-  ['final', { status: 200, retryable: false, message: NO_TEXT }],
-  ['failing', { timedOut: true }],
-  ['too large', { status: 429, message: TOO_LARGE }],
-  ['final', { status: 500, retryable: false }],
-  ['final', { timedOut: true, retryable: false }],
-  ['final', { status: 400, retryable: false }],
-  ['final', { status: 404, retryable: false, message: NO_PROVIDER }],
-  ['final', { status: 413, retryable: false }],
-  ['final', { status: 422, retryable: false }],
-  ['final', { status: 200, retryable: false, message: 'The response is not a chat completion.' }],
-  ['final', { retryable: false, message: 'No model server was called.' }],
+    ...[401, 402, 403, 404, 410, 412, 301, 302, 308, 405, 407].map((status) => wrong(status)),
+    wrong(200, { code: '401' }),
+    wrong(200, { code: '400', message: NO_CREDIT }),
+    wrong(404, { message: 'No endpoints found for x/y.' }),
+    ...OF_OPERATOR.map(wrong400),
+    { status: 429, code: 'insufficient_quota' },
+    // Z.ai's code for this, whose message is Chinese.
+    { status: 429, code: '1113' },
+    { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 },
+    ...OUT_OF_CREDIT.map((message) => ({ status: 429, message })),
+  ),
+  ...of(
+    'failing',
+    ...[424, 500, 501].map((status) => ({ status })),
+    wrong400('The model has crashed without additional information. (Exit code: null)'),
+    { status: 200, message: NO_CHOICES },
+    { status: 200, message: NO_TEXT },
+    { timedOut: true },
+  ),
+  ...of('too large', { status: 429, message: TOO_LARGE }),
+  ...of(
+    'final',
+    ...[400, 413, 422, 500].map((status) => wrong(status)),
+    ...OF_JOB.map(wrong400),
+    wrong(200, { message: NO_TEXT }),
+    wrong(200, { message: 'The response is not a chat completion.' }),
+    wrong(404, { message: 'No endpoints found that can handle the requested parameters.' }),
+    { timedOut: true, retryable: false },
+    { retryable: false, message: 'No model server was called.' },
+  ),
 ]
 
-for (const [kind, fields] of CASES) {
-  test(`${JSON.stringify(fields)} is ${kind}`, () => {
-    assert.equal(failureKind(failure(fields)), kind)
+for (const [kind, facts] of CASES) {
+  test(`${JSON.stringify(facts)} is ${kind}`, () => {
+    assert.equal(failureKind(failure(facts)), kind)
   })
 }

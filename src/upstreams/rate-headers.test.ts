@@ -4,74 +4,46 @@ import { test } from 'node:test'
 import { readRateHeaders } from './retry-after.ts'
 
 const NONE = Number.POSITIVE_INFINITY
-const CASES: readonly (readonly [
-  headers: Record<string, string>,
-  expected: ReturnType<typeof readRateHeaders>,
-])[] = [
-  [{}, null],
-  [{ 'x-ratelimit-limit-tokens': '60000' }, null],
+/** The headers with a limit, what remains of it and its reset, of requests and of tokens. */
+const headersOf = (requests: readonly string[], tokens: readonly string[]) =>
+  Object.fromEntries(
+    ['limit', 'remaining', 'reset'].flatMap((name, at) => [
+      [`x-ratelimit-${name}-requests`, requests[at]],
+      [`x-ratelimit-${name}-tokens`, tokens[at]],
+    ]),
+  ) as Record<string, string>
+
+const left = { 'x-ratelimit-remaining-tokens': '5' }
+
+for (const [headers, limit, remaining, resetMs] of [
+  [{}],
+  [{ 'x-ratelimit-limit-tokens': '60000' }],
   [
-    {
-      'x-ratelimit-limit-requests': '500',
-      'x-ratelimit-limit-tokens': '60000',
-      'x-ratelimit-remaining-requests': '499',
-      'x-ratelimit-remaining-tokens': '59000',
-      'x-ratelimit-reset-requests': '120ms',
-      'x-ratelimit-reset-tokens': '1m2.5s',
-    },
-    {
-      limit: { requests: 500, tokens: 60_000 },
-      left: { requests: 499, tokens: 59_000 },
-      resetMs: { requests: 120, tokens: 62_500 },
-    },
+    headersOf(['500', '499', '120ms'], ['60000', '59000', '1m2.5s']),
+    [500, 60_000],
+    [499, 59_000],
+    [120, 62_500],
   ],
   // Groq limits requests per day and tokens per minute.
   [
-    {
-      'x-ratelimit-limit-requests': '14400',
-      'x-ratelimit-limit-tokens': '6000',
-      'x-ratelimit-remaining-requests': '14370',
-      'x-ratelimit-remaining-tokens': '5400',
-      'x-ratelimit-reset-requests': '2m59.56s',
-      'x-ratelimit-reset-tokens': '6s',
-    },
-    {
-      limit: { requests: 14_400, tokens: 6000 },
-      left: { requests: 14_370, tokens: 5400 },
-      resetMs: { requests: 179_560, tokens: 6000 },
-    },
+    headersOf(['14400', '14370', '2m59.56s'], ['6000', '5400', '6s']),
+    [14_400, 6000],
+    [14_370, 5400],
+    [179_560, 6000],
   ],
+  [headersOf(['0', '0'], ['0', '0'])],
+  [{ ...left, 'x-ratelimit-reset-tokens': '7' }, [NONE, NONE], [NONE, 5], [60_000, 7000]],
+  [{ 'x-ratelimit-remaining-tokens': '0' }, [NONE, NONE], [NONE, 0], [60_000, 60_000]],
   [
-    {
-      'x-ratelimit-limit-requests': '0',
-      'x-ratelimit-limit-tokens': '0',
-      'x-ratelimit-remaining-requests': '0',
-      'x-ratelimit-remaining-tokens': '0',
-    },
-    null,
+    { ...left, 'x-ratelimit-remaining-requests': 'many', 'x-ratelimit-reset-tokens': 'soon' },
+    [NONE, NONE],
+    [NONE, 5],
+    [60_000, 60_000],
   ],
-  [
-    { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '7' },
-    {
-      limit: { requests: NONE, tokens: NONE },
-      left: { requests: NONE, tokens: 0 },
-      resetMs: { requests: 60_000, tokens: 7000 },
-    },
-  ],
-  [
-    {
-      'x-ratelimit-remaining-requests': 'many',
-      'x-ratelimit-remaining-tokens': '5',
-      'x-ratelimit-reset-tokens': 'soon',
-    },
-    {
-      limit: { requests: NONE, tokens: NONE },
-      left: { requests: NONE, tokens: 5 },
-      resetMs: { requests: 60_000, tokens: 60_000 },
-    },
-  ],
-]
-
-for (const [headers, expected] of CASES) {
-  test(`rate headers ${JSON.stringify(headers)}`, () => assert.deepEqual(readRateHeaders(headers), expected))
+] as readonly (readonly [Record<string, string>, ...(readonly number[])[]])[]) {
+  test(`rate headers ${JSON.stringify(headers)}`, () => {
+    const both = ([requests, tokens]: readonly number[] = []) => ({ requests, tokens })
+    const expected = limit && { limit: both(limit), left: both(remaining), resetMs: both(resetMs) }
+    assert.deepEqual(readRateHeaders(headers), expected ?? null)
+  })
 }

@@ -9,6 +9,20 @@ import { type Amounts, exchange, newRateState } from './rate-window.ts'
 
 const LIMITS = { requests: 1000, tokens: 6000 }
 
+/** A book that grants everything, and records what it was asked. */
+function recordingBook() {
+  const asks: NodeAsk[] = []
+  const book: RateBook = {
+    isOn: () => true,
+    isShared: false,
+    exchange: (_limits, ask) => {
+      asks.push(ask)
+      return { ...ask.needs, retryMs: 0, isSame: false }
+    },
+  }
+  return { asks, book }
+}
+
 /** Creates a rate, and records what is sent. */
 function open(clock: FakeClock, book: RateBook) {
   const rate = new Rate(LIMITS, book, clock)
@@ -107,10 +121,7 @@ test('nodes whose next requests are each as large as a minute send them one afte
   await one.pass(1)
   one.ask('large', { tokens: 6000 })
   await one.pass(200)
-  assert.deepEqual(
-    [...one.sent, ...other.sent],
-    [...Array.from({ length: 4 }, () => 'small'), 'large', 'large'],
-  )
+  assert.deepEqual([...one.sent, ...other.sent], ['small', 'small', 'small', 'small', 'large', 'large'])
 })
 
 test('while the server takes nothing, a node asks others no more often than every half second', async () => {
@@ -158,15 +169,7 @@ for (const [name, other] of [
   ['tokens', 'requests'],
 ] as const) {
   test(`what a server says about its limit of ${name} counts, if it is about this rate`, () => {
-    const asks: NodeAsk[] = []
-    const book: RateBook = {
-      isOn: () => true,
-      isShared: false,
-      exchange: (_limits, ask) => {
-        asks.push(ask)
-        return { ...ask.needs, retryMs: 0, isSame: false }
-      },
-    }
+    const { asks, book } = recordingBook()
     const none = Number.POSITIVE_INFINITY
     const configured = { requests: 60, tokens: 6000 }
     const afterReport = (isAlone: boolean, limit: number) => {
@@ -185,15 +188,7 @@ for (const [name, other] of [
 }
 
 test('a request that is sent again in another format counts twice, and what it used replaces the last estimate', () => {
-  const used: NodeAsk['used'][number][] = []
-  const book: RateBook = {
-    isOn: () => true,
-    isShared: false,
-    exchange: (_limits, ask) => {
-      used.push(...ask.used)
-      return { ...ask.needs, retryMs: 0, isSame: false }
-    },
-  }
+  const { asks, book } = recordingBook()
   const clock = new FakeClock()
   const rate = new Rate(LIMITS, book, clock)
   const reserve = () => rate.reserve({ account: 'acme', weight: 1, tokens: 100 }, new Stop())
@@ -203,6 +198,7 @@ test('a request that is sent again in another format counts twice, and what it u
   reservation.usedTokens(130)
   reservation.end()
   void reserve()
+  const used = asks.flatMap((one) => one.used)
   const sum = (name: 'requests' | 'tokens') => used.reduce((total, one) => total + one[name], 0)
   assert.deepEqual([sum('requests'), sum('tokens')], [2, 230])
 })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { MAX_UPSTREAM_MESSAGE_LENGTH, maskFor } from './mask.ts'
+import type { Reply } from './model-server.ts'
 import {
   maskReply,
   readCompletion,
@@ -12,12 +13,24 @@ import {
 const KEY = 'k/ey+with="odd\\signs'
 const mask = maskFor([KEY])
 
-function read(value: unknown) {
-  return readCompletion(200, JSON.stringify(value), mask)
-}
+const read = (value: unknown) => readCompletion(200, JSON.stringify(value), mask)
+const fail = (status: number, body: unknown) =>
+  readFailure(status, typeof body === 'string' ? body : JSON.stringify(body), null, mask)
 
 function choice(message: unknown, finish = 'stop') {
   return { choices: [{ message, finish_reason: finish }], usage: { prompt_tokens: 3, completion_tokens: 9 } }
+}
+
+function errorOf(reply: Reply) {
+  assert.ok(reply.kind === 'error')
+  return reply
+}
+
+/** Describes a reply: whether it was truncated, and whether another call may help. */
+function kindOf(reply: Reply): string {
+  if (reply.kind === 'refused') return reply.kind
+  if (reply.truncated) return `truncated ${reply.kind}`
+  return reply.kind === 'answer' ? reply.kind : reply.retryable ? 'retryable' : 'final'
 }
 
 describe('a chat completion', () => {
@@ -32,23 +45,15 @@ describe('a chat completion', () => {
 
   it('truncated before any text is an error that used tokens', () => {
     for (const content of ['', null, undefined, []]) {
-      const got = read(choice({ content, reasoning: 'Let me see' }, 'length'))
-      assert.equal(got.kind, 'error')
-      assert.deepEqual(got.kind === 'error' && [got.retryable, got.truncated], [false, true])
-      assert.deepEqual(got.tokens, { input: 3, output: 9 })
+      const got = errorOf(read(choice({ content, reasoning: 'Let me see' }, 'length')))
+      assert.deepEqual([got.retryable, got.truncated, got.tokens], [false, true, { input: 3, output: 9 }])
     }
   })
 
   it('is truncated, whatever the server calls the limit', () => {
-    for (const finish of [
-      'length',
-      'model_length',
-      'MAX_TOKENS',
-      'model_context_window_exceeded',
-      'repetition',
-    ]) {
-      const got = read(choice({ content: 'Once upon' }, finish))
-      assert.equal(got.kind === 'answer' && got.truncated, true, finish)
+    const limits = ['length', 'model_length', 'MAX_TOKENS', 'model_context_window_exceeded', 'repetition']
+    for (const finish of limits) {
+      assert.equal(kindOf(read(choice({ content: 'Once upon' }, finish))), 'truncated answer', finish)
     }
     for (const finish of ['stop', 'eos_token', 'tool_calls', 'constructor', '', null, 7]) {
       const got = read({ choices: [{ message: { content: 'All' }, finish_reason: finish }] })
@@ -65,10 +70,9 @@ describe('a chat completion', () => {
 
   it('that the server broke off is an error that another call may avoid, never half an answer', () => {
     for (const finish of ['abort', 'error', 'insufficient_system_resource', 'network_error']) {
-      const got = read(choice({ content: 'Once upon' }, finish))
-      assert.equal(got.kind === 'error' && got.retryable, true, finish)
-      assert.deepEqual(got.tokens, { input: 3, output: 9 })
-      assert.ok(got.kind === 'error' && got.message.includes(finish))
+      const got = errorOf(read(choice({ content: 'Once upon' }, finish)))
+      assert.deepEqual([got.retryable, got.tokens], [true, { input: 3, output: 9 }], finish)
+      assert.ok(got.message.includes(finish))
     }
   })
 
@@ -88,11 +92,14 @@ describe('a chat completion', () => {
     assert.equal(got.kind === 'answer' && got.text, 'Hello, you')
   })
 
-  it('counts the cached part of its input, also over several calls', () => {
-    const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
-    const { tokens } = read({ choices: [{ message: { content: 'a' } }], usage })
+  const tokensOf = (usage: unknown) => read({ choices: [{ message: { content: 'a' } }], usage }).tokens
+
+  it('counts the cached part of its input, wherever it is reported, also over several calls', () => {
+    const usage = { prompt_tokens: 9, completion_tokens: 2 }
     const cached = { input: 9, output: 2, cached: 4 }
-    assert.deepEqual(tokens, cached)
+    assert.deepEqual(tokensOf({ ...usage, prompt_tokens_details: { cached_tokens: 4 } }), cached)
+    // Moonshot.
+    assert.deepEqual(tokensOf({ ...usage, cached_tokens: 4 }), cached)
     const plain = { input: 1, output: 1 }
     assert.deepEqual(sumOfTokens(cached, cached), { input: 18, output: 4, cached: 8 })
     assert.deepEqual(sumOfTokens(cached, plain), { input: 10, output: 3, cached: 4 })
@@ -102,13 +109,11 @@ describe('a chat completion', () => {
 
   it('without usage, or with malformed usage, counts no tokens', () => {
     for (const usage of [undefined, null, 7, [], { prompt_tokens: -1, completion_tokens: '9' }]) {
-      const got = read({ choices: [{ message: { content: 'a' } }], usage })
-      assert.deepEqual(got.tokens, { input: 0, output: 0 })
+      assert.deepEqual(tokensOf(usage), { input: 0, output: 0 })
     }
   })
 
   it('counts the tokens of reasoning that the server counts in the total only', () => {
-    const tokensOf = (usage: object) => read({ choices: [{ message: { content: 'a' } }], usage }).tokens
     // Google's OpenAI-compatible API.
     const google = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 105 }
     assert.deepEqual(tokensOf(google), { input: 9, output: 96 })
@@ -123,109 +128,67 @@ describe('a chat completion', () => {
     assert.deepEqual(tokensOf(apart), { input: 8470, output: 254, cached: 4328 })
   })
 
-  it('counts cached tokens, also where Moonshot reports them', () => {
-    for (const place of [{ prompt_tokens_details: { cached_tokens: 7 } }, { cached_tokens: 7 }]) {
-      const usage = { prompt_tokens: 9, completion_tokens: 3, ...place }
-      const { tokens } = read({ choices: [{ message: { content: 'a' } }], usage })
-      assert.deepEqual(tokens, { input: 9, output: 3, cached: 7 })
-    }
-  })
-
   it('without a message counts its tokens, and may have reached the length limit', () => {
-    const ended = read(choice(undefined))
-    assert.deepEqual(ended.kind === 'error' && [ended.truncated, ended.tokens], [
-      undefined,
-      { input: 3, output: 9 },
-    ])
-    const cut = read(choice(undefined, 'length'))
-    assert.deepEqual(cut.kind === 'error' && [cut.truncated, cut.tokens], [true, { input: 3, output: 9 }])
+    for (const finish of ['stop', 'length']) {
+      const got = read(choice(undefined, finish))
+      assert.equal(kindOf(got), finish === 'length' ? 'truncated error' : 'final')
+      assert.deepEqual(got.tokens, { input: 3, output: 9 })
+    }
     assert.deepEqual(read({ choices: [], usage: { prompt_tokens: 5 } }).tokens, { input: 5, output: 0 })
   })
 
   it('is recognized only with a choice, a message and text content', () => {
-    const incomplete = [
-      null,
-      7,
-      'text',
-      [],
-      {},
-      { choices: null },
-      { choices: [] },
-      { choices: [null] },
-      { choices: [[]] },
-      { choices: {} },
-      { choices: [{}] },
-      { choices: [{ message: 'hello' }] },
-      choice({ content: null }),
-      choice({ content: ['a'] }),
-      choice({}),
-    ]
-    for (const value of incomplete) {
-      const got = read(value)
-      assert.equal(got.kind, 'error', JSON.stringify(value))
-      assert.equal(got.kind === 'error' && got.retryable, false)
+    const choices = [null, [], [null], [[]], {}, [{}], [{ message: 'hello' }]].map((all) => ({
+      choices: all,
+    }))
+    const contents = [{ content: null }, { content: ['a'] }, {}].map((message) => choice(message))
+    for (const value of [null, 7, 'text', [], {}, ...choices, ...contents]) {
+      assert.equal(kindOf(read(value)), 'final', JSON.stringify(value))
     }
   })
 
   it('that is blank, because a gateway kept the connection alive and then got no answer, may come with another call', () => {
-    for (const body of ['', '\n\n   \n', '\r\n'.repeat(40_000)]) {
-      const got = readCompletion(200, body, mask)
-      assert.equal(got.kind === 'error' && got.retryable, true)
-    }
-    const page = readCompletion(200, '<html>It works!</html>', mask)
-    assert.equal(page.kind === 'error' && page.retryable, false)
+    const kinds = ['', '\n\n   \n', '\r\n'.repeat(40_000), '<html>It works!</html>'].map((body) =>
+      kindOf(readCompletion(200, body, mask)),
+    )
+    assert.deepEqual(kinds, ['retryable', 'retryable', 'retryable', 'final'])
   })
 
   it('without choices, as Google sends it now and then, may have some the next time', () => {
     const usage = { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 }
     for (const choices of [undefined, null, []]) {
       const got = read({ object: 'chat.completion', choices, usage })
-      assert.equal(got.kind === 'error' && got.retryable, true)
-      assert.deepEqual(got.tokens, { input: 7, output: 0 })
+      assert.deepEqual([kindOf(got), got.tokens], ['retryable', { input: 7, output: 0 }])
     }
   })
 
   it('with an empty message may have a text the next time, but not if the model did something else', () => {
+    const kindWith = (message: object) =>
+      kindOf(read({ object: 'chat.completion', ...choice({ role: 'assistant', ...message }) }))
     const empty = [{}, { content: null }, { content: null, refusal: null, tool_calls: [], reasoning: '' }]
-    for (const message of empty) {
-      const got = read({ object: 'chat.completion', ...choice({ role: 'assistant', ...message }) })
-      assert.equal(got.kind === 'error' && got.retryable, true)
-    }
+    for (const message of empty) assert.equal(kindWith(message), 'retryable')
     for (const other of [
       { tool_calls: [{ id: 'a' }] },
       { reasoning_content: 'So' },
       { content: [{ type: 'thinking' }] },
     ]) {
-      const got = read({
-        object: 'chat.completion',
-        ...choice({ role: 'assistant', content: null, ...other }),
-      })
-      assert.equal(got.kind === 'error' && got.retryable, false)
+      assert.equal(kindWith({ content: null, ...other }), 'final')
     }
   })
 
   it('that contains an error, as gateways send it, is that error', () => {
-    const busy = read({ error: { code: 502, message: 'Provider is down' } })
-    assert.equal(busy.kind === 'error' && busy.retryable, true)
-    assert.deepEqual(busy.kind === 'error' && [busy.message, busy.code], ['Provider is down', '502'])
-    const cutOff = read({
-      choices: [
-        { message: { content: 'half' }, finish_reason: 'error', error: { code: 429, message: 'Slow' } },
-      ],
-    })
-    assert.equal(cutOff.kind === 'error' && cutOff.retryable, true)
-    const other = read({ error: { code: 'bad_thing', message: 'No' } })
-    assert.equal(other.kind === 'error' && other.retryable, false)
-    assert.equal(read({ error: { code: 'content_filter', message: 'No' } }).kind, 'refused')
-    const slow = read({ error: { code: '429', message: 'Slow' } })
-    assert.deepEqual(slow.kind === 'error' && [slow.retryable, slow.code], [true, '429'])
-    const schema = read({ error: { code: 400, message: 'Invalid schema' } })
-    assert.equal(schema.kind === 'error' && schema.rejectsJsonMode, true)
-    const path = read({ error: 'Unexpected endpoint or method. (POST /chat/completions)' })
-    assert.equal(
-      path.kind === 'error' && path.message,
-      'Unexpected endpoint or method. (POST /chat/completions)',
-    )
+    const busy = errorOf(read({ error: { code: 502, message: 'Provider is down' } }))
+    assert.deepEqual([busy.retryable, busy.message, busy.code], [true, 'Provider is down', '502'])
+    const error = { code: 429, message: 'Slow' }
+    const half = { message: { content: 'half' }, finish_reason: 'error', error }
+    assert.equal(kindOf(read({ choices: [half] })), 'retryable')
+    assert.equal(kindOf(read({ error: { code: 'bad_thing', message: 'No' } })), 'final')
+    assert.equal(kindOf(read({ error: { code: 'content_filter', message: 'No' } })), 'refused')
+    const slow = errorOf(read({ error: { code: '429', message: 'Slow' } }))
+    assert.deepEqual([slow.retryable, slow.code], [true, '429'])
+    assert.equal(errorOf(read({ error: { code: 400, message: 'Invalid schema' } })).rejectsJsonMode, true)
+    const path = 'Unexpected endpoint or method. (POST /chat/completions)'
+    assert.equal(errorOf(read({ error: path })).message, path)
   })
 })
 
@@ -234,17 +197,16 @@ it('a large completion is masked on the thread that knows the secrets: errors wi
     const body = Buffer.from(JSON.stringify(value))
     return maskReply(readLargeCompletion({ status: 200, body }), maskFor(['secret-0123']))
   }
-  const error = readLarge({ error: { message: 'It was secret-0123.', code: 'secret-0123' } })
-  assert.deepEqual(error.kind === 'error' && [error.message, error.code], ['It was ***.', '***'])
+  const { message, code } = errorOf(
+    readLarge({ error: { message: 'It was secret-0123.', code: 'secret-0123' } }),
+  )
+  assert.deepEqual([message, code], ['It was ***.', '***'])
   const answer = readLarge(choice({ content: 'It was secret-0123.' }))
   assert.equal(answer.kind === 'answer' && answer.text, 'It was secret-0123.')
 })
 
 describe('the message of an error response', () => {
-  const messageOf = (body: string | null, status = 500) => {
-    const got = readFailure(status, body, null, mask)
-    return got.kind === 'answer' ? '' : got.message
-  }
+  const messageOf = (body: string | null) => errorOf(readFailure(500, body, null, mask)).message
 
   it('is found in every field that servers use', () => {
     assert.equal(messageOf('{"error":{"message":"A"}}'), 'A')
@@ -275,10 +237,9 @@ describe('the message of an error response', () => {
     assert.equal(messageOf(gateway(schema)), schema.error.message)
     assert.equal(messageOf(gateway('upstream connect error')), 'upstream connect error')
     for (const raw of ['', '{}', null, 7]) assert.equal(messageOf(gateway(raw)), 'Provider returned error')
-    const got = readFailure(400, gateway(JSON.stringify(schema)), null, mask)
-    assert.equal(got.kind === 'error' && got.rejectsJsonMode, true)
+    assert.equal(errorOf(fail(400, gateway(JSON.stringify(schema)))).rejectsJsonMode, true)
     const embedded = readCompletion(200, gateway('upstream connect error'), mask)
-    assert.equal(embedded.kind === 'error' && embedded.message, 'upstream connect error')
+    assert.equal(errorOf(embedded).message, 'upstream connect error')
   })
 
   it('is our own if the server sent none', () => {
@@ -299,14 +260,9 @@ describe('the message of an error response', () => {
   })
 
   it('comes with the code of the error, if that is a word', () => {
-    const codeOf = (body: string) => {
-      const got = readFailure(429, body, null, mask)
-      return got.kind === 'error' && got.code
-    }
-    assert.equal(
-      codeOf('{"error":{"message":"a","type":"b","code":"insufficient_quota"}}'),
-      'insufficient_quota',
-    )
+    const codeOf = (body: string) => errorOf(fail(429, body)).code
+    const quota = '{"error":{"message":"a","type":"b","code":"insufficient_quota"}}'
+    assert.equal(codeOf(quota), 'insufficient_quota')
     assert.equal(codeOf('{"error":{"message":"a","type":"server_error","code":500}}'), 'server_error')
     assert.equal(codeOf('{"message":"a","code":"model_not_found"}'), 'model_not_found')
     assert.equal(codeOf('{"error":{"code":"It was Bearer xyz"}}'), null)
@@ -315,10 +271,7 @@ describe('the message of an error response', () => {
   })
 
   it('shows whether the server rejects the schema or the way of asking for JSON', () => {
-    const rejects = (status: number, body: unknown) => {
-      const got = readFailure(status, JSON.stringify(body), null, mask)
-      return got.kind === 'error' && got.rejectsJsonMode
-    }
+    const rejects = (status: number, body: unknown) => errorOf(fail(status, body)).rejectsJsonMode
     const llama = { error: { code: 500, message: "Pattern must start with '^' and end with '$'", type: 'x' } }
     assert.equal(rejects(500, llama), true)
     assert.equal(rejects(400, { error: { message: 'Invalid', param: 'response_format' } }), true)
@@ -366,18 +319,14 @@ describe('the message of an error response', () => {
   })
 
   it('is a refusal if any field has the code of a policy breach', () => {
-    assert.equal(
-      readFailure(400, '{"error":{"type":"content_policy_violation"}}', null, mask).kind,
-      'refused',
-    )
-    assert.equal(readFailure(403, '{"code":"content_filter","message":"x"}', null, mask).kind, 'refused')
-    const portkey = '{"error":{"message":"The guardrail checks failed.","type":"hooks_failed","code":null}}'
-    assert.equal(readFailure(446, portkey, null, mask).kind, 'refused')
+    const portkey = { message: 'The guardrail checks failed.', type: 'hooks_failed', code: null }
+    assert.equal(fail(400, { error: { type: 'content_policy_violation' } }).kind, 'refused')
+    assert.equal(fail(403, { code: 'content_filter', message: 'x' }).kind, 'refused')
+    assert.equal(fail(446, { error: portkey }).kind, 'refused')
   })
 
   it('is a refusal if the message says so where no code does', () => {
-    const kindOf = (status: number, body: unknown) =>
-      readFailure(status, JSON.stringify(body), null, mask).kind
+    const kindOf = (status: number, body: unknown) => fail(status, body).kind
     const xai = {
       code: 'The caller does not have permission to execute the specified operation',
       error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO',
@@ -401,8 +350,7 @@ describe('the message of an error response', () => {
   })
 
   it('is a refusal if a gateway or the provider behind it rejects the conversation', () => {
-    const kindOf = (metadata: unknown) =>
-      readFailure(403, JSON.stringify({ error: { code: 403, message: 'No', metadata } }), null, mask).kind
+    const kindOf = (metadata: unknown) => fail(403, { error: { code: 403, message: 'No', metadata } }).kind
     assert.equal(kindOf({ reasons: ['violence'], flagged_input: 'a', provider_name: 'OpenAI' }), 'refused')
     assert.equal(kindOf({ raw: '{"error":{"code":"content_filter","message":"a"}}' }), 'refused')
     assert.equal(kindOf({ raw: '{"error":{"code":"unsupported_country","message":"a"}}' }), 'error')

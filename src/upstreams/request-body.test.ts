@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
-import type { AnswerForm, Prompt } from './model-server.ts'
+import type { AnswerForm } from './model-server.ts'
 import { upstreamError } from './read-completion.ts'
 import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './request-body.ts'
 
@@ -18,104 +18,60 @@ interface Sent {
   readonly response_format?: unknown
 }
 
-type Supported = Parameters<typeof requestFormat>[2]
-
-function instructionOf(form: AnswerForm, supported: Supported): string | undefined {
-  return requestFormat(form, 'native', supported).instruction
-}
-
-function sent(form: AnswerForm, supported: Supported): Sent {
-  const prompt: Prompt = {
-    account: 'acme',
-    messagesJson: JSON.stringify(callers),
-    form,
-  }
-  return JSON.parse(requestBody('m', prompt, requestFormat(form, 'native', supported))) as Sent
-}
-
 const callers = [
   { role: 'user', content: 'u' },
   { role: 'system', content: 's' },
 ]
 
-describe('the form of the answer', () => {
-  it('text: nothing is added', () => {
-    for (const supported of ['json_schema', 'json_object', 'none'] as const) {
-      assert.deepEqual(sent({ kind: 'text' }, supported), { model: 'm', messages: callers })
-    }
-  })
+const sent = (
+  form: AnswerForm,
+  format: Parameters<typeof requestBody>[2],
+  messages: unknown = callers,
+): Sent =>
+  JSON.parse(requestBody('m', { account: 'acme', messagesJson: JSON.stringify(messages), form }, format))
 
-  it('json: one instruction and no response_format, whatever the server supports', () => {
-    for (const supported of ['json_schema', 'json_object', 'none'] as const) {
-      const body = sent({ kind: 'json' }, supported)
-      assert.equal(body.response_format, undefined)
-      const instruction = instructionOf({ kind: 'json' }, supported)
-      assert.match(instruction ?? '', /JSON/)
-      assert.deepEqual(body.messages, [{ role: 'system', content: instruction }, ...callers])
-    }
-  })
-
-  for (const strict of [true, false]) {
-    it(`schema, json_schema: sent as it is, strict ${strict}`, () => {
-      const form = schemaForm(object, strict)
-      const body = sent(form, 'json_schema')
-      assert.deepEqual(body.response_format, {
-        type: 'json_schema',
-        json_schema: { name: SCHEMA_NAME, schema: object, strict },
-      })
-      assert.deepEqual(body.messages, callers)
-      assert.equal(instructionOf(form, 'json_schema'), undefined)
-    })
-  }
-
-  it('schema, json_object: the schema goes into an instruction', () => {
-    const form = schemaForm(object, true)
-    const body = sent(form, 'json_object')
-    assert.deepEqual(body.response_format, { type: 'json_object' })
-    assert.equal(body.messages[0]?.role, 'system')
-    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
-    assert.equal(body.messages[0]?.content, instructionOf(form, 'json_object'))
-    assert.deepEqual(body.messages.slice(1), callers)
-  })
-
-  it('schema of a type other than object, json_object: no response_format, which would force an object', () => {
-    const body = sent(schemaForm(list, false), 'json_object')
-    assert.equal(body.response_format, undefined)
-    assert.ok(body.messages[0]?.content.includes(JSON.stringify(list)))
-  })
-
-  it('the schema of any object: json_object and an instruction', () => {
-    const form = schemaForm({ type: 'object' }, false)
-    const body = sent(form, 'json_schema')
-    assert.deepEqual(body.response_format, { type: 'json_object' })
-    assert.match(body.messages[0]?.content ?? '', /JSON/)
-  })
-
-  it('schema, none: an instruction alone', () => {
-    const body = sent(schemaForm(object, true), 'none')
-    assert.equal(body.response_format, undefined)
-    assert.ok(body.messages[0]?.content.includes(JSON.stringify(object)))
-  })
+const asSchema = (strict: boolean) => ({
+  type: 'json_schema',
+  json_schema: { name: SCHEMA_NAME, schema: object, strict },
 })
+const anyObject = schemaForm({ type: 'object' }, false)
+const nameOf = (form: AnswerForm) =>
+  form === anyObject
+    ? 'schema of any object'
+    : form.kind === 'schema'
+      ? `schema of ${form.isObject ? 'an object' : 'a list'}, strict ${form.strict}`
+      : form.kind
+const asObject = { type: 'json_object' }
+const text: AnswerForm = { kind: 'text' }
+const json: AnswerForm = { kind: 'json' }
 
-describe('the request format, for the receipt', () => {
-  const json: AnswerForm = { kind: 'json' }
-  const cases = [
-    [{ kind: 'text' }, 'json_schema', undefined],
-    [{ kind: 'text' }, 'none', undefined],
-    [json, 'json_schema', 'instruction'],
-    [json, 'json_object', 'instruction'],
-    [schemaForm(object, true), 'json_schema', 'json_schema_strict'],
-    [schemaForm(object, false), 'json_schema', 'json_schema'],
-    [schemaForm(object, true), 'json_object', 'json_object'],
-    [schemaForm(list, true), 'json_object', 'instruction'],
-    [schemaForm(object, true), 'none', 'instruction'],
-  ] as const
-  for (const [form, supported, mode] of cases) {
-    it(`${form.kind} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
-      const { instruction, ...rest } = requestFormat(form, 'developer_as_system', supported)
-      assert.deepEqual(rest, { roles: 'developer_as_system', ...(mode && { json_mode: mode }) })
+describe('the form of the answer', () => {
+  for (const [form, supported, mode, response_format] of [
+    [text, 'json_schema', undefined, undefined],
+    [text, 'json_object', undefined, undefined],
+    [text, 'none', undefined, undefined],
+    [json, 'json_schema', 'instruction', undefined],
+    [json, 'json_object', 'instruction', undefined],
+    [json, 'none', 'instruction', undefined],
+    [schemaForm(object, true), 'json_schema', 'json_schema_strict', asSchema(true)],
+    [schemaForm(object, false), 'json_schema', 'json_schema', asSchema(false)],
+    [schemaForm(object, true), 'json_object', 'json_object', asObject],
+    [anyObject, 'json_schema', 'json_object', asObject],
+    // json_object would force an object.
+    [schemaForm(list, true), 'json_object', 'instruction', undefined],
+    [schemaForm(object, true), 'none', 'instruction', undefined],
+  ] as const) {
+    it(`${nameOf(form)} on a server that supports ${supported}: ${mode ?? 'no JSON mode'}`, () => {
+      const format = requestFormat(form, 'native', supported)
+      const { instruction, ...rest } = format
+      assert.deepEqual(rest, { roles: 'native', ...(mode && { json_mode: mode }) })
       assert.equal(instruction !== undefined, mode === 'instruction' || mode === 'json_object')
+      const { messages, ...body } = sent(form, format)
+      assert.deepEqual(body, { model: 'm', ...(response_format && { response_format }) })
+      const added = instruction === undefined ? [] : [{ role: 'system', content: instruction }]
+      assert.deepEqual(messages, [...added, ...callers])
+      if (instruction) assert.match(instruction, /JSON/)
+      if (instruction && form.kind === 'schema') assert.ok(instruction.includes(form.schemaJson))
     })
   }
 })
@@ -127,13 +83,10 @@ describe('a server that rejects the schema', () => {
   ] as const) {
     it(`gets ${String(schema.type)} as ${mode}, with the schema in the instruction`, () => {
       const form = schemaForm(schema, false)
-      const prompt: Prompt = { account: 'acme', messagesJson: JSON.stringify(callers), form }
-      const format = requestFormat(form, 'native', 'json_schema')
-      const other = withoutSchema(form, format)
+      const other = withoutSchema(form, requestFormat(form, 'native', 'json_schema'))
       assert.equal(other?.json_mode, mode)
       assert.ok(other.instruction?.includes(JSON.stringify(schema)))
-      const body = JSON.parse(requestBody('m', prompt, other)) as Sent
-      assert.deepEqual(body.response_format, mode === 'json_object' ? { type: 'json_object' } : undefined)
+      assert.deepEqual(sent(form, other).response_format, mode === 'json_object' ? asObject : undefined)
       const last = mode === 'json_object' ? withoutSchema(form, other) : other
       assert.deepEqual(last, { ...other, json_mode: 'instruction' })
       assert.equal(withoutSchema(form, last), null)
@@ -141,7 +94,7 @@ describe('a server that rejects the schema', () => {
   }
 
   it('is asked the same way again if there was no schema', () => {
-    for (const form of [{ kind: 'text' }, { kind: 'json' }] as const) {
+    for (const form of [text, json]) {
       assert.equal(withoutSchema(form, requestFormat(form, 'native', 'json_schema')), null)
     }
   })
@@ -154,13 +107,11 @@ describe('developer messages on a server that does not know the role', () => {
       { content: '{"role":"developer"}', role: 'developer' },
       { role: 'user', content: 'developer' },
     ]
-    const prompt: Prompt = { account: 'acme', messagesJson: JSON.stringify(messages), form: { kind: 'text' } }
-    const body = requestBody('m', prompt, { roles: 'developer_as_system' })
-    const expected = messages.map(({ role, content }) => ({
-      role: role === 'user' ? role : 'system',
-      content,
-    }))
-    assert.deepEqual((JSON.parse(body) as Sent).messages, expected)
+    const roles = messages.map(({ role }) => (role === 'user' ? role : 'system'))
+    assert.deepEqual(
+      sent(text, { roles: 'developer_as_system' }, messages).messages,
+      messages.map(({ content }, at) => ({ role: roles[at], content })),
+    )
   })
 })
 

@@ -3,7 +3,13 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { type OpenSocket, openSocket } from '../../src/net/guarded-connect.ts'
-import { createPoster, type Poster, type PosterOptions, type PostRequest } from '../../src/net/post.ts'
+import {
+  createPoster,
+  type Poster,
+  type PosterOptions,
+  type PostRequest,
+  type PostResult,
+} from '../../src/net/post.ts'
 import { readNetworks } from '../../src/net/ssrf-guard.ts'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.ts'
 
@@ -19,7 +25,11 @@ export interface PosterSetup {
   readonly poster: Poster
   /** Returns how many connections of the poster are open. The receiver's count can be late, this one never is. */
   openSockets(): number
-  post(request?: Partial<PostRequest>): ReturnType<Poster['post']>
+  post(request?: Partial<PostRequest>): Promise<PostResult>
+  /** Sends a POST that must be answered. */
+  answer(request?: Partial<PostRequest>): Promise<Extract<PostResult, { kind: 'answered' }>>
+  /** Sends a POST that must fail. Returns the message. */
+  failure(request?: Partial<PostRequest>): Promise<string>
 }
 
 /** Starts a receiver and a poster, which stop when the test ends. */
@@ -49,5 +59,15 @@ export async function startPoster(
   const openSockets = () => sockets.filter((socket) => !socket.destroyed).length
   const post = (request: Partial<PostRequest> = {}) =>
     poster.post({ url: `${receiver.url}/hook`, headers: {}, body: '{}', ...request })
-  return { receiver, poster, openSockets, post }
+  const answer: PosterSetup['answer'] = async (request) => {
+    const result = await post(request)
+    assert.ok(result.kind === 'answered', JSON.stringify(result))
+    return result
+  }
+  const failure: PosterSetup['failure'] = async (request) => {
+    const result = await post(request)
+    assert.ok(result.kind === 'failed', JSON.stringify(result))
+    return result.message
+  }
+  return { receiver, poster, openSockets, post, answer, failure }
 }

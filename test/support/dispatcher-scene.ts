@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { CallbackDispatcher } from '../../src/callbacks/dispatcher.ts'
 import { systemClock } from '../../src/clock.ts'
-import type { Outcome } from '../../src/job/job.ts'
+import type { Job, Outcome } from '../../src/job/job.ts'
 import { createPoster } from '../../src/net/post.ts'
 import { ByteShare, callbackBytes } from '../../src/sharing/byte-budget.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
@@ -84,18 +84,31 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   for (const account of ['acme', 'other']) await makeAccount(store, account)
 
   /** Stores a settled job with a pending callback to this host. Returns the job ID. */
-  async function owe(host = 1, account = 'acme', agoMs = 0, content = 'Hello back'): Promise<string> {
+  async function owe(host = 1, account = 'acme', agoMs = 0, content?: string): Promise<string> {
+    const [jobId = ''] = await oweSeveral(1, host, account, agoMs, content)
+    return jobId
+  }
+  /** The same for several jobs at once. */
+  async function oweSeveral(count: number, host = 1, account = 'acme', agoMs = 0, content = 'Hello back') {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
-    const job = newJob({ account, callback: { url, headers: {}, payloadJson: '{}' }, createdAtMs: nowMs })
-    await store.accept(acceptance([job], { handedOff: true }))
+    const callback = { url, headers: {}, payloadJson: '{}' }
+    const jobs = Array.from({ length: count }, () => newJob({ account, callback, createdAtMs: nowMs }))
+    await store.accept(acceptance(jobs, { handedOff: true }))
     const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify(content) }
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs, outcome }))
-    return job.id
+    const settle = ({ id }: Job) => store.settle(settlement({ jobId: id, attempt: 1 }, { nowMs, outcome }))
+    await Promise.all(jobs.map(settle))
+    return jobs.map(({ id }) => id)
+  }
+  /** Stores jobs as `oweSeveral` does, and lets the dispatcher look for callbacks of their account. */
+  async function oweNow(...args: Parameters<typeof oweSeveral>): Promise<string[]> {
+    const ids = await oweSeveral(...args)
+    dispatcher.notify(args[2] ?? 'acme', '')
+    return ids
   }
   const arrivedAt = (host: number) =>
     receiver.requests.filter((one) => hostOf(one) === `127.0.0.${host}`).length
-  return { store, dispatcher, clock: fake, receiver, ended, owe, arrivedAt }
+  return { store, dispatcher, clock: fake, receiver, ended, owe, oweSeveral, oweNow, arrivedAt }
 }
 
 /** The recorded attempts in order. A test can await a condition on the list. */
@@ -108,13 +121,27 @@ export class Ended {
     for (const check of this.#waiting) check()
   }
 
+  /** Resolves when exactly so many attempts have ended in this way. */
+  async next(count: number, next: string): Promise<void> {
+    await this.when(() => this.count(next) === count)
+  }
+
+  delivered(count: number): Promise<void> {
+    return this.next(count, 'delivered')
+  }
+
   async when(holds: () => boolean): Promise<void> {
     if (holds()) return
     await new Promise<void>((resolve) => this.#waiting.push(() => holds() && resolve()))
   }
 
+  /** What follows from each attempt. */
+  get nexts(): string[] {
+    return this.all.map(([, next]) => next)
+  }
+
   count(next: string): number {
-    return this.all.filter((one) => one[1] === next).length
+    return this.nexts.filter((one) => one === next).length
   }
 }
 

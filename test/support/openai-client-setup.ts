@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
 import { UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
+import type { Message } from '../../src/job/job.ts'
 import { Stop, type StopSignal } from '../../src/job/stop.ts'
 import type {
   AnswerForm,
@@ -26,6 +27,10 @@ interface Started {
   readonly server: ModelServerForTests
   readonly client: OpenAiClient
   readonly clock: FakeClock
+  /** Makes a call, by default with the text `Hello`. */
+  call(what?: Prompt, signal?: StopSignal): Promise<Reply>
+  /** Makes a call that must fail. */
+  fail(signal?: StopSignal): Promise<UpstreamError>
 }
 
 interface StartOptions extends Partial<Omit<OpenAiClientOptions, 'settings'>> {
@@ -37,23 +42,37 @@ export async function startClient(t: TestContext, options: StartOptions = {}): P
   const { script, settings, ...rest } = options
   const server = await startModelServer(script === undefined ? {} : { script })
   const clock = new FakeClock()
-  const client = new OpenAiClient({
-    name: 'upstream',
-    apiKey: KEY,
-    clock,
-    readLarge: readHere,
-    ...rest,
-    settings: { ...UPSTREAM_DEFAULTS, base_url: server.baseUrl, ...settings },
-  })
+  const client = clientOf({ clock, ...rest }, { base_url: server.baseUrl, ...settings })
   t.after(async () => {
     await client.close()
     await server.close()
   })
-  return { server, client, clock }
+  const call = (what = prompt(), signal: StopSignal = never) => ask(client, 'm', what, signal)
+  const fail = async (signal?: StopSignal) => {
+    const got = await call(prompt(), signal)
+    isError(got)
+    return got
+  }
+  return { server, client, clock, call, fail }
+}
+
+export function clientOf(options: Partial<OpenAiClientOptions>, settings: Partial<UpstreamSettings>) {
+  return new OpenAiClient({
+    name: 'upstream',
+    apiKey: KEY,
+    clock: new FakeClock(),
+    readLarge: readHere,
+    ...options,
+    settings: { ...UPSTREAM_DEFAULTS, ...settings },
+  })
 }
 
 export function prompt(content = 'Hello', form: AnswerForm = { kind: 'text' }): Prompt {
-  return { account: 'acme', messagesJson: JSON.stringify([{ role: 'user', content }]), form }
+  return promptOf([{ role: 'user', content }], form)
+}
+
+export function promptOf(messages: readonly Message[], form: AnswerForm = { kind: 'text' }): Prompt {
+  return { account: 'acme', messagesJson: JSON.stringify(messages), form }
 }
 
 /** Makes a call like the first one that the router makes. */
@@ -65,9 +84,10 @@ export function isError(reply: Reply): asserts reply is UpstreamError {
   assert.equal(reply.kind, 'error')
 }
 
-export async function errorOf(t: TestContext, script: Script): Promise<UpstreamError> {
-  const { client } = await startClient(t, { script })
-  const got = await ask(client, 'm', prompt(), never)
-  isError(got)
-  return got
+export async function errorOf(
+  t: TestContext,
+  script: Script,
+  options?: StartOptions,
+): Promise<UpstreamError> {
+  return (await startClient(t, { script, ...options })).fail()
 }

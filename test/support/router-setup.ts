@@ -1,9 +1,10 @@
 /** A router with the upstreams `a` and `b`, which it calls over HTTP, for tests of the router. */
 import type { TestContext } from 'node:test'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
-import { Stop } from '../../src/job/stop.ts'
+import { Stop, type StopSignal } from '../../src/job/stop.ts'
 import type { CallEvent, FailedCall } from '../../src/upstreams/call-target.ts'
-import type { ModelRequest } from '../../src/upstreams/model-server.ts'
+import { FIRST_CHECK_MS } from '../../src/upstreams/circuit-breaker.ts'
+import type { AnswerForm, CallRecord, ModelRequest, RoutedReply } from '../../src/upstreams/model-server.ts'
 import { OpenAiClient } from '../../src/upstreams/openai-client.ts'
 import { ModelRouter } from '../../src/upstreams/router.ts'
 import type { RoutedTier } from '../../src/upstreams/routing-table.ts'
@@ -23,11 +24,12 @@ export interface RouterSetup {
   readonly router: ModelRouter
   readonly clock: FakeClock
   readonly events: CallEvent[]
+  readonly failed: FailedCall[]
   readonly a: ModelServerForTests
   readonly b: ModelServerForTests
 }
 
-interface SetupOptions {
+export interface SetupOptions {
   readonly a?: Script
   readonly b?: Script
   readonly models?: Record<string, ModelSettings>
@@ -36,7 +38,6 @@ interface SetupOptions {
   readonly maxConcurrency?: number
   /** If true, the limit of concurrent calls starts at its maximum and may fall. Otherwise it does not change. */
   readonly findsConcurrency?: boolean
-  readonly onFailedCall?: (call: FailedCall) => void
   readonly isPatient?: boolean
   readonly slots?: number
   /** The rate of the upstream `a`. */
@@ -49,6 +50,7 @@ interface SetupOptions {
 export async function startRouter(t: TestContext, options: SetupOptions = {}): Promise<RouterSetup> {
   const clock = new FakeClock()
   const events: CallEvent[] = []
+  const failed: FailedCall[] = []
   const maxConcurrency = options.maxConcurrency ?? 16
   const startConcurrency = options.findsConcurrency === true ? maxConcurrency : null
   const [a, b] = await Promise.all([startModelServer(), startModelServer()])
@@ -67,15 +69,11 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
         ...options.settings?.[name],
       },
     })
-  const models = options.models ?? {
-    one: { targets: [{ upstream: 'a', model: 'm' }] },
-    two: {
-      targets: [
-        { upstream: 'a', model: 'm' },
-        { upstream: 'b', model: 'n' },
-      ],
-    },
-  }
+  const [first, second] = [
+    { upstream: 'a', model: 'm' },
+    { upstream: 'b', model: 'n' },
+  ]
+  const models = options.models ?? { one: { targets: [first] }, two: { targets: [first, second] } }
   const router = new ModelRouter({
     upstreams: new Map([
       ['a', { server: server('a', a), maxConcurrency, startConcurrency, rate: options.rate ?? {} }],
@@ -88,26 +86,75 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
     isPatient: options.isPatient ?? false,
     ...(options.slots && { slots: options.slots }),
     onCall: (call) => events.push(call),
-    ...(options.onFailedCall && { onFailedCall: options.onFailedCall }),
+    onFailedCall: (call) => failed.push(call),
   })
   t.after(() => Promise.all([router.close(), a.close(), b.close()]))
-  return { router, clock, events, a, b }
+  return { router, clock, events, failed, a, b }
 }
 
-export function modelRequest(model: string, rest: Partial<ModelRequest> = {}): ModelRequest {
-  const messagesJson = '[{"role":"user","content":"Hi"}]'
-  const prompt = { account: 'acme', messagesJson, form: { kind: 'text' } } as const
-  const account = rest.account ?? 'acme'
+/** What a test asks for: fields of the request, and the parts of its prompt. */
+export interface RequestOptions extends Partial<ModelRequest> {
+  /** The text of the only message. */
+  readonly content?: string
+  readonly form?: AnswerForm
+  readonly options?: object
+}
+
+/** A request for a text of the model `one`. */
+export function modelRequest({ content, form, options, ...over }: RequestOptions = {}): ModelRequest {
+  const account = over.account ?? 'acme'
+  const messagesJson = JSON.stringify([{ role: 'user', content: content ?? 'Hi' }])
+  const optionsJson = options && JSON.stringify(options)
   return {
     jobId: 'job',
     tries: 0,
     account,
-    model,
+    model: 'one',
     tier: TIER,
     inputTokens: 10,
-    prompt: { ...prompt, account },
-    ...rest,
+    prompt: { account, messagesJson, form: form ?? { kind: 'text' }, ...(optionsJson && { optionsJson }) },
+    ...over,
   }
+}
+
+interface AskOptions extends RequestOptions {
+  readonly signal?: StopSignal
+  /** How many pauses of the router to pass. */
+  readonly pauses?: number
+}
+
+/** Sends a request, and advances the clock past its pauses. */
+export async function ask({ router, clock }: RouterSetup, options: AskOptions = {}): Promise<RoutedReply> {
+  const { signal = never, pauses = 0, ...request } = options
+  const asked = router.ask(modelRequest(request), signal)
+  await passPauses(clock, pauses)
+  return asked
+}
+
+/** The calls for a request as texts. Each has these fields of its record, or a dash for those that it does not have. */
+export const callsOf = ({ calls }: RoutedReply, ...fields: readonly (keyof CallRecord)[]): string[] =>
+  calls.map((call) => fields.map((field) => call[field] ?? '-').join(' '))
+
+/** Answers all stalled requests and those that follow, and waits for the replies. */
+export async function answerAll(server: ModelServerForTests, asked: readonly Promise<unknown>[]) {
+  server.script = () => undefined
+  server.release()
+  await Promise.all(asked)
+}
+
+/**
+ * Advances the clock past the next check of target a/m, and waits until the router has its result.
+ * @param isCheck whether a timer is the one of the check
+ */
+export async function passCheck(
+  { router, clock }: RouterSetup,
+  ms = FIRST_CHECK_MS,
+  isCheck = (dueMs: number) => dueMs === ms,
+): Promise<void> {
+  const changed = new Promise<void>((resolve) => router.watch(resolve))
+  await clock.timerSet(isCheck)
+  clock.advance(ms)
+  await changed
 }
 
 /** Advances the clock past each pause of the router. Returns the lengths of the pauses in milliseconds. */

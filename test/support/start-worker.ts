@@ -1,4 +1,5 @@
 /** Starts a worker and an enqueuer on a SQLite store. The test decides when executions end. */
+import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +17,7 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
 import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { addAccounts } from '../store-contract/fixtures.ts'
+import { addAccounts, newJob } from '../store-contract/fixtures.ts'
 
 export const NODE = 'node-a'
 
@@ -132,6 +133,36 @@ export async function start(
   })
   const enqueue = (...jobs: Job[]) => enqueuer.enqueue(jobs, { idempotency: null, awaited: false })
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }
+}
+
+/** Starts a worker that executes one job. */
+export async function startOne(t: TestContext, concurrency = 2, wrap?: (store: Store) => Store) {
+  const started = await start(t, concurrency, wrap)
+  started.worker.wake()
+  const job = newJob()
+  await started.enqueue(job)
+  const [run = assert.fail('nothing runs')] = await started.executions.atLeast(1)
+  return { ...started, job, run }
+}
+
+/** Returns the store with one method replaced by what `make` returns for the store. */
+export const replacing =
+  <Name extends 'accept' | 'settle' | 'releaseWaiting'>(name: Name, make: (store: Store) => Store[Name]) =>
+  (store: Store): Store => {
+    const method = make(store)
+    return new Proxy(store, {
+      get(target, property) {
+        if (property === name) return method
+        const member: unknown = Reflect.get(target, property)
+        return typeof member === 'function' ? member.bind(target) : member
+      },
+    })
+  }
+
+/** Claims queued jobs for a node that has no worker. */
+export const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: number) => {
+  const from = { of: 'route', route: '', exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
+  return (await store.claim(node, 5, nowMs, from)).jobs
 }
 
 export const status = async (store: Store, { id }: Job) =>

@@ -35,6 +35,12 @@ async function checkCalls(
 }
 
 const usual: Script = (request) => (isModelList(request) ? reply.models('tiny') : undefined)
+/** A server that lists its model, and answers calls in this way. */
+const calling =
+  (script: Script): Script =>
+  (request, index) =>
+    Array.isArray(request.body.messages) ? script(request, index) : usual(request, index)
+const river = '{"river":"Amur"}'
 
 test('without --calls nothing is paid, and it says what would be', async (t) => {
   const { code, paid, findings } = await checkCalls(t, usual, { calls: false })
@@ -46,26 +52,20 @@ test('without --calls nothing is paid, and it says what would be', async (t) => 
 })
 
 test('with --calls it says how many it makes, and makes no more', async (t) => {
-  const script: Script = (request) => {
-    if (!Array.isArray(request.body.messages)) return usual(request, 0)
-    return request.body.response_format === undefined ? undefined : reply.json({ river: 'Amur' })
-  }
+  const script = calling(({ body }) => (body.response_format === undefined ? undefined : reply.text(river)))
   // With a stopped clock, a busy machine does not look like a server with one slot.
   const { code, wrong, paid, findings, of } = await checkCalls(t, script, { clock: new FakeClock() })
-  assert.deepEqual([code, wrong], [0, ''])
-  assert.ok(
-    findings.some(
-      ({ about, says }) => about === 'calls' && says === 'makes 5 paid calls to each of 1 target',
-    ),
-  )
-  assert.equal(paid.length, 5)
-  assert.match(of('answer')?.says ?? '', /^answers in \d+ ms \(\d+ input and \d+ output tokens\)$/)
-  assert.match(
-    of('roles')?.says ?? '',
-    /^a developer message reaches the model \(sent as \w+; \d+ prompt tokens/,
-  )
-  assert.match(of('json')?.says ?? '', /^answers with JSON that satisfies a schema \(json_schema_strict\)$/)
-  assert.match(of('concurrency')?.says ?? '', /^answers two concurrent calls/)
+  assert.deepEqual([code, wrong, paid.length], [0, '', 5])
+  const announced = findings.find(({ about }) => about === 'calls')
+  assert.equal(announced?.says, 'makes 5 paid calls to each of 1 target')
+  for (const [check, says] of [
+    ['answer', /^answers in \d+ ms \(\d+ input and \d+ output tokens\)$/],
+    ['roles', /^a developer message reaches the model \(sent as \w+; \d+ prompt tokens/],
+    ['json', /^answers with JSON that satisfies a schema \(json_schema_strict\)$/],
+    ['concurrency', /^answers two concurrent calls/],
+  ] as const) {
+    assert.match(of(check)?.says ?? '', says)
+  }
 })
 
 test('the fields of the body are sent with them, as with the calls of jobs', async (t) => {
@@ -74,93 +74,87 @@ test('the fields of the body are sent with them, as with the calls of jobs', asy
   for (const { body } of paid) assert.equal(body.max_tokens, 50)
 })
 
-test('wrong: a developer message that the template leaves out', async (t) => {
-  const { code, wrong } = await checkCalls(t, new Ollama().script, {
-    model: 'llama3.2',
-    upstream: { roles: 'native' },
-  })
-  assert.equal(code, 1)
-  assert.match(
-    wrong,
+const native = { roles: 'native' }
+const withKey = { api_key_env: 'KEY' }
+const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
+/** Answers all calls with the same usage. */
+const alike = calling(({ body }) =>
+  reply.status(200, { body: { ...chatCompletion(body, { content: 'Hello' }), usage } }),
+)
+const withoutJson: Script = (request, index) =>
+  request.body.response_format === undefined ? anthropic()(request, index) : reply.text('I like the Amur.')
+
+type Options = Parameters<typeof checkCalls>[2]
+const wrongs: readonly (readonly [name: string, Script, Options, ...wrong: readonly RegExp[]])[] = [
+  [
+    'a developer message that the template leaves out',
+    new Ollama().script,
+    { model: 'llama3.2', upstream: native },
     /a developer message \(sent as native\) does not reach the model: (\d+) prompt tokens with it, \1 without/,
-  )
-  assert.match(wrong, / -> leave out upstreams\.own\.roles, or set it to "merged_system"$/)
-})
-
-test('wrong: a server that always reports the same usage, with the roles that Parley chooses', async (t) => {
-  const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
-  const script: Script = ({ method, body }) =>
-    method === 'GET' || !Array.isArray(body.messages)
-      ? undefined
-      : reply.status(200, { body: { ...chatCompletion(body, { content: 'Hello' }), usage } })
-  const { wrong } = await checkCalls(t, script, { model: 'a-model' })
-  assert.match(
-    wrong,
+    / -> leave out upstreams\.own\.roles, or set it to "merged_system"$/,
+  ],
+  [
+    'a server that always reports the same usage, with the roles that Parley chooses',
+    alike,
+    {},
     /does not reach the model: 10 prompt tokens.* -> set upstreams\.own\.roles to "no_system"/,
-  )
-})
+  ],
+  ...(['gemma-2', 'mistral-nemo'] as const).map(
+    (template) =>
+      [
+        `the template of ${template} rejects the role`,
+        new LlamaCpp({ template }).script,
+        { upstream: native },
+        /rejects a developer message \(HTTP \d+\): .* -> leave out upstreams\.own\.roles/,
+      ] as const,
+  ),
+  [
+    'Mistral, where the role is an invalid tag',
+    mistral(),
+    { model: 'mistral-small-latest', upstream: { ...native, ...withKey } },
+    /rejects a developer message \(HTTP 422\): .*'developer'/,
+  ],
+  [
+    'a server that ignores the schema',
+    withoutJson,
+    { model: 'claude-sonnet-4-5', upstream: withKey },
+    /not the requested JSON \(json_schema_strict\): .* -> .*structured_output to "json_object"/,
+  ],
+  [
+    'a JSON answer that is cut',
+    calling(({ body }) => (body.response_format ? reply.truncated('{"river":"Am') : undefined)),
+    {},
+    /JSON answer was cut off at a length limit \(12 output tokens\) -> raise the limit, .*max_tokens/,
+  ],
+]
 
-test('right: the same server with developer messages as system messages', async (t) => {
+for (const [name, script, options, ...patterns] of wrongs) {
+  test(`wrong: ${name}`, async (t) => {
+    const { code, wrong } = await checkCalls(t, script, options)
+    for (const pattern of patterns) assert.match(wrong, pattern)
+    assert.equal(code, 1)
+  })
+}
+
+test('right: a developer message that the template leaves out, sent as a system message', async (t) => {
   const options = { model: 'llama3.2', upstream: { roles: 'developer_as_system' } }
   const { code, of } = await checkCalls(t, new Ollama().script, options)
   assert.equal(code, 0)
   assert.match(of('roles')?.says ?? '', /reaches the model \(sent as developer_as_system/)
 })
 
-for (const template of ['gemma-2', 'mistral-nemo'] as const) {
-  test(`wrong: the template of ${template} rejects the role`, async (t) => {
-    const script = new LlamaCpp({ template }).script
-    const { code, wrong } = await checkCalls(t, script, { upstream: { roles: 'native' } })
-    assert.equal(code, 1)
-    assert.match(wrong, /rejects a developer message \(HTTP \d+\): .* -> leave out upstreams\.own\.roles/)
-  })
-}
-
-test('wrong: Mistral, where the role is an invalid tag', async (t) => {
-  const options = { model: 'mistral-small-latest', upstream: { roles: 'native', api_key_env: 'KEY' } }
-  const { wrong } = await checkCalls(t, mistral(), options)
-  assert.match(wrong, /rejects a developer message \(HTTP 422\): .*'developer'/)
-})
-
-/** Returns a completion without `usage`, as some servers do. */
-function withoutUsage(): Reply {
-  return (request, response) => {
-    const { usage: _usage, ...completion } = chatCompletion(request.body, { content: '{"river":"Amur"}' })
-    sendJson(response, 200, completion)
-  }
-}
-
 test('a server that reports no usage: roles cannot be verified', async (t) => {
-  const { code, notes } = await checkCalls(t, (request) =>
-    Array.isArray(request.body.messages) ? withoutUsage() : usual(request, 0),
-  )
+  const script = calling(() => (request, response) => {
+    const { usage: _usage, ...completion } = chatCompletion(request.body, { content: river })
+    sendJson(response, 200, completion)
+  })
+  const { code, notes } = await checkCalls(t, script)
   assert.equal(code, 0)
   assert.match(
     notes,
     /cannot verify whether developer messages reach the model \(sent as \w+\): the server reports no usage/,
   )
   assert.match(notes, /caps on tokens do not work/)
-})
-
-test('wrong: a server that ignores the schema', async (t) => {
-  const options = { model: 'claude-sonnet-4-5', upstream: { api_key_env: 'KEY' } }
-  const script: Script = (request, index) =>
-    request.body.response_format === undefined ? anthropic()(request, index) : reply.text('I like the Amur.')
-  const { code, wrong } = await checkCalls(t, script, options)
-  assert.equal(code, 1)
-  assert.match(
-    wrong,
-    /not the requested JSON \(json_schema_strict\): .* -> .*structured_output to "json_object"/,
-  )
-})
-
-test('wrong: a JSON answer that is cut', async (t) => {
-  const script: Script = ({ body }) => (body.response_format ? reply.truncated('{"river":"Am') : undefined)
-  const { wrong } = await checkCalls(t, (request, index) => script(request, index) ?? usual(request, index))
-  assert.match(
-    wrong,
-    /JSON answer was cut off at a length limit \(12 output tokens\) -> raise the limit, .*max_tokens/,
-  )
 })
 
 test('a warning: json_object at LM Studio, which rejects it', async (t) => {
@@ -176,21 +170,16 @@ test('a warning: json_object at LM Studio, which rejects it', async (t) => {
 })
 
 test('wrong: no credit for completions', async (t) => {
-  const options = { model: 'meta-llama/llama-3.2-3b-instruct', upstream: { api_key_env: 'KEY' } }
+  const options = { model: 'meta-llama/llama-3.2-3b-instruct', upstream: withKey }
   const { code, wrong, paid } = await checkCalls(t, openRouter({ trouble: 'credits' }), options)
-  assert.equal(code, 1)
   assert.match(wrong, /does not answer \(HTTP 402\): Insufficient credits.* -> add credit/)
-  assert.equal(paid.length, 1, 'the others would fail for the same reason')
+  assert.deepEqual([code, paid.length], [1, 1], 'the others would fail for the same reason')
 })
 
 test('a call that times out ends the calls to its target', async (t) => {
   const clock = new FakeClock()
   let calls = 0
-  const script: Script = (request) => {
-    if (!Array.isArray(request.body.messages)) return usual(request, 0)
-    if (++calls === 1) return undefined
-    return () => clock.advance(2000)
-  }
+  const script = calling(() => (++calls === 1 ? undefined : () => clock.advance(2000)))
   const { code, wrong, paid } = await checkCalls(t, script, { clock, upstream: { call_timeout_seconds: 2 } })
   assert.deepEqual([code, paid.length], [1, 2])
   assert.match(
@@ -216,7 +205,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
         busy = waiting.length > 0
         next()
       })
-      reply.text('{"river":"Amur"}')(request, response, server)
+      reply.text(river)(request, response, server)
     }
     waiting.push(answer)
     if (!busy) {
@@ -226,7 +215,7 @@ test('a server with one slot: two calls take twice as long', async (t) => {
   }
   const { code, of } = await checkCalls(
     t,
-    (request) => (Array.isArray(request.body.messages) ? oneSlot : usual(request, 0)),
+    calling(() => oneSlot),
     { clock },
   )
   assert.equal(code, 0)
@@ -240,11 +229,10 @@ test('a server with one slot: two calls take twice as long', async (t) => {
 test('wrong: a server that rejects the second of two calls', async (t) => {
   let last: (() => void) | null = null
   let busy = 0
-  const script: Script = (request) => {
-    if (!Array.isArray(request.body.messages)) return usual(request, 0)
+  const script = calling(() => {
     // The first three calls come one at a time. The last two are concurrent: the second is rejected before the first is
     // answered.
-    if (++busy <= 3) return reply.text('{"river":"Amur"}')
+    if (++busy <= 3) return reply.text(river)
     if (busy > 4) {
       return (received, response, server) => {
         reply.status(503, { body: { error: 'server busy, please try again.' } })(received, response, server)
@@ -254,7 +242,7 @@ test('wrong: a server that rejects the second of two calls', async (t) => {
     return (received, response, server) => {
       last = () => reply.text('OK')(received, response, server)
     }
-  }
+  })
   const { code, wrong } = await checkCalls(t, script)
   assert.equal(code, 1)
   assert.match(

@@ -1,27 +1,22 @@
 /** Tests what `parley check` advises, without a paid call, about configurations that fail on a real server. */
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import { type AddressInfo, connect, createServer, type Server } from 'node:net'
+import { connect, createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { type ModelServerForTests, reply, type Script, startModelServer } from '../../../test/model-server.ts'
+import { type Reply, reply, type Script, startModelServer } from '../../../test/model-server.ts'
 import { lmStudio, Ollama } from '../../../test/model-servers/desktop-servers.ts'
 import { liteLlm, portkey, proxyWithoutServer } from '../../../test/model-servers/gateways.ts'
 import { azure, google, KEY, openRouter } from '../../../test/model-servers/hosted-servers.ts'
 import { temporaryFolder } from '../../../test/parley.ts'
 import { type CheckOptions, checkServer } from '../../../test/support/check-servers.ts'
+import { listen } from '../../../test/support/listen.ts'
 import { selfSigned } from '../../../test/support/self-signed.ts'
 
 const SHORT_MS = 300
 const env = { KEY, WRONG: 'a-wrong-key-CANARY' }
-
-async function started(t: TestContext, script?: Script): Promise<ModelServerForTests> {
-  const server = await startModelServer(script ? { script } : {}, t)
-  return server
-}
 
 interface Case {
   readonly name: string
@@ -37,6 +32,18 @@ interface Case {
 
 const header = (variable: string) => ({ headers: { 'api-key': { env: variable } } })
 const version = { query: { 'api-version': '2024-10-21' } }
+const viaPortkey = { headers: { 'x-portkey-provider': 'openai' } }
+const noArray = {
+  error: { message: "openai error: Expected 'messages' to be an array", type: 'server_error', code: 500 },
+  provider: 'openai',
+}
+const noQuota = { message: 'You exceeded your quota.', code: 'insufficient_quota' }
+const ofLlamaCpp = { object: 'list', data: [{ id: '/models/tiny.gguf', owned_by: 'llamacpp' }] }
+/** A server that lists its model, and answers everything else with this reply. */
+const lists =
+  (answer: Reply): Script =>
+  ({ method }) =>
+    method === 'GET' ? reply.models('tiny') : answer
 const loading = { error: { message: 'Loading model', type: 'unavailable_error', code: 503 } }
 
 const cases: readonly Case[] = [
@@ -89,31 +96,20 @@ const cases: readonly Case[] = [
   {
     name: 'Portkey with its header, which has no list of models',
     script: portkey(),
-    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+    upstream: viaPortkey,
     notes: /target own\/tiny: cannot be verified: the server has no list of models/,
   },
   {
     name: 'Portkey before llama.cpp, both of which answer 500 to what is asked for free',
     script: (request, index) =>
-      request.method === 'GET'
-        ? portkey()(request, index)
-        : reply.status(500, {
-            body: {
-              error: {
-                message: "openai error: Expected 'messages' to be an array",
-                type: 'server_error',
-                code: 500,
-              },
-              provider: 'openai',
-            },
-          }),
-    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+      request.method === 'GET' ? portkey()(request, index) : reply.status(500, { body: noArray }),
+    upstream: viaPortkey,
     notes: /is not a list of models/,
   },
   {
     name: 'Portkey without the server behind it',
     script: portkey({ isServerDown: true }),
-    upstream: { headers: { 'x-portkey-provider': 'openai' } },
+    upstream: viaPortkey,
     wrong: /fails with HTTP 500 to POST \/chat\/completions: Message: fetch failed/,
   },
   {
@@ -200,42 +196,30 @@ const cases: readonly Case[] = [
   },
   {
     name: 'an account without credit',
-    script: (request) =>
-      request.method === 'GET'
-        ? reply.models('tiny')
-        : reply.status(429, {
-            body: { error: { message: 'You exceeded your quota.', code: 'insufficient_quota' } },
-          }),
+    script: lists(reply.status(429, { body: { error: noQuota } })),
     wrong: /the account has no credit left \(HTTP 429\): You exceeded your quota\. -> add credit/,
   },
   {
     name: 'an account of xAI without credit',
-    script: (request) =>
-      request.method === 'GET'
-        ? reply.models('tiny')
-        : reply.status(429, { body: { error: 'Your team 1 has used all available credits.' } }),
+    script: lists(reply.status(429, { body: { error: 'Your team 1 has used all available credits.' } })),
     wrong:
       /the account has no credit left \(HTTP 429\): Your team 1 has used all available credits\. -> add credit/,
   },
   {
     name: "a gateway's budget that is used up",
-    script: (request) => (request.method === 'GET' ? reply.models('tiny') : reply.status(412)),
+    script: lists(reply.status(412)),
     wrong: /the account has no credit left \(HTTP 412\): It answers 412\. -> add credit/,
   },
   {
     name: 'llama.cpp with another name for its only model',
-    script: (request) =>
-      request.method === 'GET'
-        ? (_request, response) =>
-            response.end('{"object":"list","data":[{"id":"/models/tiny.gguf","owned_by":"llamacpp"}]}')
-        : undefined,
+    script: ({ method }) => (method === 'GET' ? reply.status(200, { body: ofLlamaCpp }) : undefined),
     notes: /does not list this model; it has \/models\/tiny\.gguf\. It accepts every model name/,
   },
 ]
 
 for (const { name, script, path, upstream, model, wrong, notes } of cases) {
   test(`${wrong ? 'wrong' : 'right'}: ${name}`, async (t) => {
-    const server = await started(t, script)
+    const server = await startModelServer({ script }, t)
     const base_url = path === undefined ? server.baseUrl : server.baseUrl.replace('/v1', path)
     const checked = await checkServer(t, {
       upstream: { base_url, ...upstream },
@@ -257,69 +241,69 @@ for (const { name, script, path, upstream, model, wrong, notes } of cases) {
   })
 }
 
+/** Returns the problems of an upstream with this address, which must have some. */
+async function wrongAt(t: TestContext, address: string, timeoutMs?: number): Promise<string> {
+  const upstream = { base_url: `${address}/v1` }
+  const { code, wrong } = await checkServer(t, { upstream, ...(timeoutMs !== undefined && { timeoutMs }) })
+  assert.equal(code, 1)
+  return wrong
+}
+
+/** Starts a server, and returns its address. */
+const addressOf = async (t: TestContext, server: Server, scheme = 'http') =>
+  `${scheme}://127.0.0.1:${await listen(t, server)}`
+
+/** A server that handles what its connections send first. */
+const raw = (handle: (socket: Socket, first: string | Buffer) => void) =>
+  createServer((socket) => {
+    socket.on('error', () => {})
+    socket.once('data', (first) => handle(socket, first))
+  })
+
+async function fileWith(t: TestContext, text: string): Promise<string> {
+  const file = join(await temporaryFolder(t), 'ca.pem')
+  await writeFile(file, text)
+  return file
+}
+
+const TLS_HANDSHAKE = 0x16
+const MODELS = '{"object":"list","data":[{"id":"a-model"}]}'
+const certificate = selfSigned([], ['127.0.0.1'])
+const useTls = /speaks TLS, but the URL begins with http: -> use https: in upstreams\.own\.base_url/
+const useHttp = /does not speak TLS, but the URL begins with https: -> use http: in /
+
 test('wrong: nothing listens', async (t) => {
-  const checked = await checkServer(t, { upstream: { base_url: 'http://127.0.0.1:1/v1' } })
-  assert.match(
-    checked.wrong,
-    /nothing listens on 127\.0\.0\.1:1 \(ECONNREFUSED\) -> start the model server, or correct/,
-  )
-  assert.equal(checked.code, 1)
+  const says = /nothing listens on 127\.0\.0\.1:1 \(ECONNREFUSED\) -> start the model server, or correct/
+  assert.match(await wrongAt(t, 'http://127.0.0.1:1'), says)
 })
 
 test('wrong: a name that cannot be resolved', async (t) => {
-  const checked = await checkServer(t, { upstream: { base_url: 'http://models.invalid/v1' } })
-  assert.match(
-    checked.wrong,
-    /the name models\.invalid cannot be resolved \((?:ENOTFOUND|EAI_AGAIN)\) -> correct the host/,
-  )
+  const says = /the name models\.invalid cannot be resolved \((?:ENOTFOUND|EAI_AGAIN)\) -> correct the host/
+  assert.match(await wrongAt(t, 'http://models.invalid'), says)
 })
 
-async function port(t: TestContext, server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.after(() => server.close())
-  return (server.address() as AddressInfo).port
-}
-
-const certificate = selfSigned([], ['127.0.0.1'])
-
 test('wrong: http to a port that speaks TLS', async (t) => {
-  const server = createHttpsServer(certificate)
-  const at = `127.0.0.1:${await port(t, server)}`
-  const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
-  assert.match(
-    checked.wrong,
-    /speaks TLS, but the URL begins with http: -> use https: in upstreams\.own\.base_url/,
-  )
+  assert.match(await wrongAt(t, await addressOf(t, createHttpsServer(certificate))), useTls)
 })
 
 test('wrong: http to a proxy that answers 400 on its port for TLS', async (t) => {
   const behind = createHttpsServer(certificate)
   const page = '<html><center>The plain HTTP request was sent to HTTPS port</center></html>'
-  const server = createServer((socket) => {
-    socket.on('error', () => {})
-    socket.once('data', (first) => {
-      if (first[0] !== 0x16) {
-        socket.end(`HTTP/1.1 400 Bad Request\r\ncontent-length: ${page.length}\r\n\r\n${page}`)
-        return
-      }
-      socket.pause()
-      socket.unshift(first)
-      behind.emit('connection', socket)
-    })
+  const server = raw((socket, first) => {
+    if (first[0] !== TLS_HANDSHAKE) {
+      socket.end(`HTTP/1.1 400 Bad Request\r\ncontent-length: ${page.length}\r\n\r\n${page}`)
+      return
+    }
+    socket.pause()
+    socket.unshift(first)
+    behind.emit('connection', socket)
   })
-  const at = `127.0.0.1:${await port(t, server)}`
-  const checked = await checkServer(t, { upstream: { base_url: `http://${at}/v1` } })
-  assert.match(
-    checked.wrong,
-    /speaks TLS, but the URL begins with http: -> use https: in upstreams\.own\.base_url/,
-  )
+  assert.match(await wrongAt(t, await addressOf(t, server)), useTls)
 })
 
 test('wrong: https to a port that speaks HTTP', async (t) => {
-  const server = await started(t)
-  const checked = await checkServer(t, { upstream: { base_url: server.baseUrl.replace('http:', 'https:') } })
-  assert.match(checked.wrong, /does not speak TLS, but the URL begins with https: -> use http: in /)
+  const server = await startModelServer({}, t)
+  assert.match(await wrongAt(t, server.baseUrl.replace('http:', 'https:').replace('/v1', '')), useHttp)
   assert.deepEqual(
     server.requests.map(({ headers }) => headers.authorization),
     [undefined],
@@ -328,82 +312,57 @@ test('wrong: https to a port that speaks HTTP', async (t) => {
 })
 
 test('wrong: https to a port that speaks HTTP and waits for the rest of a handshake, as llama.cpp does', async (t) => {
-  const model = await started(t)
-  const server = createServer((socket) => {
-    socket.on('error', () => {})
-    socket.once('data', (first) => {
-      if (first[0] === 0x16) return
-      const behind = connect(Number(new URL(model.baseUrl).port), '127.0.0.1')
-      behind.on('error', () => socket.destroy())
-      behind.write(first)
-      socket.pipe(behind).pipe(socket)
-    })
+  const model = await startModelServer({}, t)
+  const server = raw((socket, first) => {
+    if (first[0] === TLS_HANDSHAKE) return
+    const behind = connect(Number(new URL(model.baseUrl).port), '127.0.0.1')
+    behind.on('error', () => socket.destroy())
+    behind.write(first)
+    socket.pipe(behind).pipe(socket)
   })
-  const base_url = `https://127.0.0.1:${await port(t, server)}/v1`
-  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: 2_000 })
-  assert.match(checked.wrong, /does not speak TLS, but the URL begins with https: -> use http: in /)
+  assert.match(await wrongAt(t, await addressOf(t, server, 'https'), 2_000), useHttp)
 })
 
 test('wrong: a certificate that is not trusted; right with ca_file', async (t) => {
   const server = createHttpsServer(certificate, ({ method }, response) => {
-    if (method === 'GET') response.end('{"object":"list","data":[{"id":"a-model"}]}')
+    if (method === 'GET') response.end(MODELS)
     else response.writeHead(400).end('{"error":{"message":"messages must be an array"}}')
   })
-  const base_url = `https://127.0.0.1:${await port(t, server)}/v1`
-  t.after(() => server.closeAllConnections())
-  const untrusted = await checkServer(t, { upstream: { base_url } })
-  assert.match(
-    untrusted.wrong,
-    /certificate is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\) -> set upstreams\.own\.ca_file/,
-  )
-  const ca_file = join(await temporaryFolder(t), 'ca.pem')
-  await writeFile(ca_file, certificate.cert)
-  const trusted = await checkServer(t, { upstream: { base_url, ca_file }, model: 'a-model' })
+  const address = await addressOf(t, server, 'https')
+  const says = /certificate is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\) -> set upstreams\.own\.ca_file/
+  assert.match(await wrongAt(t, address), says)
+  const upstream = { base_url: `${address}/v1`, ca_file: await fileWith(t, certificate.cert) }
+  const trusted = await checkServer(t, { upstream, model: 'a-model' })
   assert.deepEqual([trusted.code, trusted.wrong], [0, ''])
 })
 
 test('wrong: a certificate for another name', async (t) => {
   const other = selfSigned(['models.example.com'], [])
-  const base_url = `https://127.0.0.1:${await port(t, createHttpsServer(other))}/v1`
-  const ca_file = join(await temporaryFolder(t), 'ca.pem')
-  await writeFile(ca_file, other.cert)
-  const checked = await checkServer(t, { upstream: { base_url, ca_file } })
-  assert.match(
-    checked.wrong,
-    /certificate is not for 127\.0\.0\.1 \(ERR_TLS_CERT_ALTNAME_INVALID\) -> use the name/,
-  )
+  const base_url = `${await addressOf(t, createHttpsServer(other), 'https')}/v1`
+  const { wrong } = await checkServer(t, { upstream: { base_url, ca_file: await fileWith(t, other.cert) } })
+  assert.match(wrong, /certificate is not for 127\.0\.0\.1 \(ERR_TLS_CERT_ALTNAME_INVALID\) -> use the name/)
 })
 
 test('wrong: a port that does not speak HTTP', async (t) => {
   const server = createServer((socket) => socket.on('error', () => {}).end('SSH-2.0-OpenSSH_9.9\r\n'))
-  const checked = await checkServer(t, {
-    upstream: { base_url: `http://127.0.0.1:${await port(t, server)}/v1` },
-  })
-  assert.match(checked.wrong, /does not speak HTTP \(\w+\) -> correct the port in upstreams\.own\.base_url/)
+  const says = /does not speak HTTP \(\w+\) -> correct the port in upstreams\.own\.base_url/
+  assert.match(await wrongAt(t, await addressOf(t, server)), says)
 })
 
 test('wrong: a server that ends every connection', async (t) => {
   const server = createServer((socket) => socket.on('error', () => {}).destroy())
-  const checked = await checkServer(t, {
-    upstream: { base_url: `http://127.0.0.1:${await port(t, server)}/v1` },
-  })
-  assert.match(checked.wrong, /closes the connection without a response \(\w+\) -> look at the log/)
+  const says = /closes the connection without a response \(\w+\) -> look at the log/
+  assert.match(await wrongAt(t, await addressOf(t, server)), says)
 })
 
 test('wrong: a server that lists models, but is too busy to answer a completion', async (t) => {
-  const server = createHttpServer(({ method }, response) => {
-    if (method === 'GET') response.end('{"object":"list","data":[{"id":"a-model"}]}')
-  })
-  t.after(() => server.closeAllConnections())
-  const base_url = `http://127.0.0.1:${await port(t, server)}/v1`
-  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: SHORT_MS })
-  assert.match(checked.wrong, /not POST \/chat\/completions \(\w+\) -> wait until the server is less busy/)
+  const server = createHttpServer(({ method }, response) => method === 'GET' && response.end(MODELS))
+  const says = /not POST \/chat\/completions \(\w+\) -> wait until the server is less busy/
+  assert.match(await wrongAt(t, await addressOf(t, server), SHORT_MS), says)
 })
 
 test('wrong: a server that accepts connections and does not answer', async (t) => {
   const server = createHttpServer(() => {})
-  t.after(() => server.closeAllConnections())
-  const base_url = `http://127.0.0.1:${await port(t, server)}/v1`
-  const checked = await checkServer(t, { upstream: { base_url }, timeoutMs: SHORT_MS })
-  assert.match(checked.wrong, /accepts connections, but does not respond \(\w+\) -> .*still be loading/)
+  const says = /accepts connections, but does not respond \(\w+\) -> .*still be loading/
+  assert.match(await wrongAt(t, await addressOf(t, server), SHORT_MS), says)
 })
