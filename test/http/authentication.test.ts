@@ -5,21 +5,9 @@ import test from 'node:test'
 import { hashKey, issueKey, makeKey } from '../../src/accounts/key.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
-import { completed, granted, invalid, refused, timedOut } from './expect.ts'
-import { startStage } from './stage.ts'
+import { BATCHES, callerOf, DAY_MS, idOf, ME, MESSAGES, shareStage, startScene } from './caller.ts'
+import { completed, granted, invalid, refused } from './expect.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-const ME = '/api/v1/me'
-const DAY_MS = 86_400_000
-
-const REFUSAL = {
-  success: false,
-  message: 'API key is required.',
-  details: 'Supply a valid API key in the x-api-key header.',
-}
-
-type Problem = keyof typeof PROBLEMS
 const PROBLEMS = {
   missing: 'The request has no API key.',
   unknown: 'The API key does not exist.',
@@ -27,9 +15,11 @@ const PROBLEMS = {
   expired: 'The API key has expired.',
 }
 
-function unauthorised(answer: Answer, problem: Problem = 'unknown'): void {
-  refused(answer, 401)
-  assert.deepEqual(answer.body, { ...REFUSAL, details: `${REFUSAL.details} ${PROBLEMS[problem]}` })
+function unauthorised(answer: Answer, problem: keyof typeof PROBLEMS = 'unknown'): void {
+  assert.deepEqual(refused(answer, 401), {
+    message: 'API key is required.',
+    details: `Supply a valid API key in the x-api-key header. ${PROBLEMS[problem]}`,
+  })
 }
 
 /** Changes the last character of the key, so that the key's checksum is wrong. */
@@ -37,21 +27,22 @@ function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
 }
 
-onEachStore(() => {
+onEachStore(async () => {
+  const begin = await shareStage()
+
   test('401 for a create whose account is deleted after its key was looked up, and nothing is left of it', async (t) => {
-    const { parley, models } = await startStage(t)
-    const key = await parley.key('user_max', 'leaving')
-    assert.equal((await parley.get(ME, key)).status, 200)
+    const { parley, caller, models } = await startScene(t, { account: 'leaving' })
+    await caller.me()
     await parley.store.deleteAccount('leaving', 'deleted-1')
     const answers = await Promise.all([
-      parley.post(MESSAGES, job(), key),
-      parley.post(BATCHES, [job(), job()], key),
-      parley.post(MESSAGES, job(), key, { 'idempotency-key': 'once' }),
+      caller.create(),
+      caller.batch([job(), job()]),
+      caller.create({}, { 'idempotency-key': 'once' }),
     ])
     for (const answer of answers) unauthorised(answer)
     assert.deepEqual(await parley.store.quotaUse('leaving'), { openJobs: 0, storedBytes: 0 })
     assert.deepEqual(await parley.store.depth(), { waiting: 0, oldestCreatedAtMs: null, assigned: 0 })
-    completed(await parley.post(MESSAGES, job(), await parley.key('user_max', 'staying')))
+    completed(await (await callerOf(parley, 'user_max', 'staying')).create())
     assert.ok(models.requests.length <= 3, 'no job of the batch runs')
     assert.deepEqual(
       parley.log.filter(({ level }) => level === 'error'),
@@ -60,8 +51,9 @@ onEachStore(() => {
   })
 
   test('5.2 401 for every missing or invalid key, on every route, in the same words but for what is wrong with it', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { parley, caller } = await begin(t)
+    const { key } = caller
+    const stored = idOf(await caller.create())
     const wrong: Record<string, string | undefined> = {
       missing: undefined,
       empty: '',
@@ -73,18 +65,20 @@ onEachStore(() => {
       'given twice': `${key}, ${key}`,
       'with a scheme': `Bearer ${key}`,
     }
+    const id = randomUUID()
+    const reads = [stored, id, 'x', '%zz', `${id}?wait=60`].map((path) => `${MESSAGES}/${path}`)
     for (const [name, given] of Object.entries(wrong)) {
       const headers = given === undefined ? {} : { 'x-api-key': given }
       const answers = await Promise.all([
         parley.post(MESSAGES, job(), undefined, headers),
+        parley.post(MESSAGES, 'no JSON', undefined, headers),
         parley.post(BATCHES, [job()], undefined, headers),
-        parley.get(`${MESSAGES}/${randomUUID()}`, undefined, headers),
-        parley.get(`${MESSAGES}/${randomUUID()}?wait=60`, undefined, headers),
-        parley.get(MESSAGES, undefined, headers),
-        parley.get(`${MESSAGES}?ids=x&wait=no`, undefined, headers),
-        parley.post(`${MESSAGES}/${randomUUID()}/cancel`, '{', undefined, headers),
-        parley.request(`${MESSAGES}/${randomUUID()}?drop_callback=x`, { method: 'DELETE', headers }),
-        parley.get(ME, undefined, headers),
+        parley.post(BATCHES, 'no JSON', undefined, headers),
+        ...[...reads, MESSAGES, `${MESSAGES}?ids=x&wait=no`, ME].map((path) =>
+          parley.get(path, undefined, headers),
+        ),
+        parley.post(`${MESSAGES}/${id}/cancel`, '{', undefined, headers),
+        parley.request(`${MESSAGES}/${id}?drop_callback=x`, { method: 'DELETE', headers }),
       ])
       const problem = given ? 'unknown' : 'missing'
       for (const answer of answers) assert.doesNotThrow(() => unauthorised(answer, problem), name)
@@ -92,15 +86,15 @@ onEachStore(() => {
   })
 
   test('5.1 the key is taken from x-api-key alone', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { parley, caller } = await begin(t)
+    const { key } = caller
     unauthorised(await parley.get(ME, undefined, { authorization: `Bearer ${key}` }), 'missing')
     unauthorised(await parley.get(`${ME}?x-api-key=${key}&api_key=${key}`), 'missing')
     granted(await parley.get(ME, undefined, { 'X-API-Key': key }), 200)
   })
 
   test('5.1 health, metrics and documents need no key', async (t) => {
-    const { parley } = await startStage(t)
+    const { parley } = await begin(t)
     const documents = ['/openapi.json', '/admin/api/openapi.json', '/docs', '/docs/js/scalar.js']
     for (const path of ['/healthz', '/readyz', '/metrics', '/metrics/queue', ...documents]) {
       assert.equal((await parley.get(path)).status, 200, path)
@@ -108,25 +102,21 @@ onEachStore(() => {
   })
 
   test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account continue', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const [key, other] = [await parley.key(), await parley.key()]
-    const keyId = granted(await parley.get(ME, key), 200).key_id
-    const id = (await parley.post(MESSAGES, job(), key)).body.data.job_id
-    assert.equal(await parley.store.revokeKey(keyId, clock.nowMs()), 'revoked')
+    const { parley, caller, clock } = await begin(t)
+    const other = await callerOf(parley, 'user_max', caller.account)
+    const { key_id } = await caller.me()
+    const id = idOf(await caller.create())
+    assert.equal(await parley.store.revokeKey(key_id, clock.nowMs()), 'revoked')
     clock.advance(5000)
-    unauthorised(await parley.get(ME, key), 'revoked')
-    unauthorised(await parley.post(MESSAGES, job(), key), 'revoked')
-    completed(await parley.get(`${MESSAGES}/${id}`, other))
+    unauthorised(await caller.get(ME), 'revoked')
+    unauthorised(await caller.create(), 'revoked')
+    completed(await other.read(id))
   })
 
   test('5.2 401 for an expired key', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const issued = await issueKey(parley.store, {
-      account: 'somebody',
-      tier: 'user_go',
-      expiresDays: 1,
-      nowMs: clock.nowMs(),
-    })
+    const { parley, clock } = await begin(t)
+    const wanted = { account: 'short', tier: 'user_go', expiresDays: 1, nowMs: clock.nowMs() }
+    const issued = await issueKey(parley.store, wanted)
     assert.ok(issued.kind === 'issued')
     clock.skip(DAY_MS - 1)
     granted(await parley.get(ME, issued.key), 200)
@@ -135,7 +125,7 @@ onEachStore(() => {
   })
 
   test('5.2 a key that was refused before it was made works within 5 seconds', async (t) => {
-    const { parley, clock } = await startStage(t)
+    const { parley, clock } = await begin(t)
     const key = makeKey()
     unauthorised(await parley.get(ME, key))
     await parley.store.createKey({
@@ -152,61 +142,55 @@ onEachStore(() => {
   })
 
   test('5.3 the tier decides, and a change of it holds within 5 seconds', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const key = await parley.key('user_free', 'somebody')
-    refused(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key), 403)
-    refused(await parley.post(BATCHES, [job(), job(), job()], key), 403)
-    assert.equal(await parley.store.setTier('somebody', 'user_go'), true)
+    const { parley, caller, clock } = await begin(t, undefined, 'user_free')
+    const three = [job(), job(), job()]
+    refused(await caller.create({ model: 'gpt-5' }), 403)
+    refused(await caller.batch(three), 403)
+    assert.equal(await parley.store.setTier(caller.account, 'user_go'), true)
     clock.advance(5000)
-    assert.equal(granted(await parley.get(ME, key), 200).tier, 'user_go')
-    completed(await parley.post(MESSAGES, job({ model: 'gpt-5' }), key))
-    granted(await parley.post(BATCHES, [job(), job(), job()], key), 202)
+    assert.equal((await caller.me()).tier, 'user_go')
+    completed(await caller.create({ model: 'gpt-5' }))
+    await caller.enqueue(three)
   })
 
   test('5 the order of checks: the key, the size, the JSON, the length, the fields, the tier', async (t) => {
-    const { parley, models } = await startStage(t, {
+    const { parley, caller, models } = await startScene(t, {
       settings: {
         limits: { body_bytes: 2000, batch_body_bytes: 3000 },
         tiers: { user_free: { max_input_tokens: 20 } },
       },
+      tier: 'user_free',
     })
-    const key = await parley.key('user_free')
     const large = 'x'.repeat(4000)
     const long = { messages: [{ role: 'user', content: 'hello '.repeat(100) }] }
     const wrong = { messages: [] }
     const dear = { model: 'gpt-5' }
+    const is = (answer: Answer, status: number, message: RegExp) =>
+      assert.match(refused(answer, status).message, message)
 
     unauthorised(await parley.post(BATCHES, `[${large}`), 'missing')
-    refused(await parley.post(BATCHES, `[${large}`, key), 413)
-    assert.equal(refused(await parley.post(BATCHES, '[', key), 400).message, 'The body is not valid JSON.')
-    const three = [job({ ...wrong, ...dear }), job(long), 7]
-    assert.match(refused(await parley.post(BATCHES, three, key), 403).message, /^Maximum jobs per batch/)
-    const fields = [job({ ...dear }), job({ ...wrong, ...long, messages: [] })]
-    invalid(await parley.post(BATCHES, fields, key), /^jobs\[1\]\.messages: must contain/)
-    invalid(await parley.post(BATCHES, [job(long), job({ model: 'gpt-4' })], key), /^jobs\[1\]\.model: /)
+    is(await caller.batch(`[${large}`), 413, /too large/)
+    is(await caller.batch('['), 400, /^The body is not valid JSON\.$/)
+    is(await caller.batch([job({ ...wrong, ...dear }), job(long), 7]), 403, /^Maximum jobs per batch/)
+    const fields = [job(dear), job({ ...wrong, ...long, messages: [] })]
+    invalid(await caller.batch(fields), /^jobs\[1\]\.messages: must contain/)
+    invalid(await caller.batch([job(long), job({ model: 'gpt-4' })]), /^jobs\[1\]\.model: /)
     const tier = [job(long), job({ ...long, ...dear })]
-    assert.match(refused(await parley.post(BATCHES, tier, key), 403).message, /^Input too large/)
-    assert.match(
-      refused(await parley.post(BATCHES, tier.toReversed(), key), 403).message,
-      /^Insufficient permissions/,
-    )
+    is(await caller.batch(tier), 403, /^Input too large/)
+    is(await caller.batch(tier.toReversed()), 403, /^Insufficient permissions/)
 
     unauthorised(await parley.post(MESSAGES, large), 'missing')
-    refused(await parley.post(MESSAGES, large, key), 413)
-    assert.equal(refused(await parley.post(MESSAGES, '{', key), 400).message, 'The body is not valid JSON.')
-    invalid(await parley.post(MESSAGES, job({ ...dear, ...wrong }), key), /^messages: /)
-    assert.match(
-      refused(await parley.post(MESSAGES, job({ ...dear, ...long }), key), 403).message,
-      /^Insufficient/,
-    )
-    assert.match(refused(await parley.post(MESSAGES, job(long), key), 403).message, /^Input too large/)
+    is(await caller.post(MESSAGES, large), 413, /too large/)
+    is(await caller.post(MESSAGES, '{'), 400, /^The body is not valid JSON\.$/)
+    invalid(await caller.create({ ...dear, ...wrong }), /^messages: /)
+    is(await caller.create({ ...dear, ...long }), 403, /^Insufficient/)
+    is(await caller.create(long), 403, /^Input too large/)
     assert.equal(models.requests.length, 0)
   })
 
   test('5.3 jobs belong to the account: one key creates, another reads', async (t) => {
-    const { parley } = await startStage(t, { settings: { sync: { max_waiters: 0 } } })
-    const [one, two] = [await parley.key(), await parley.key()]
-    const id = timedOut(await parley.post(MESSAGES, job(), one))
-    completed(await parley.ended(id, two))
+    const { parley, caller } = await begin(t)
+    const other = await callerOf(parley, 'user_max', caller.account)
+    completed(await other.ended(await caller.enqueueOne()))
   })
 })

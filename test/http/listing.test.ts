@@ -6,97 +6,86 @@ import { leastJobId } from '../../src/job/job-id.ts'
 import type { JobPage, JobSearch } from '../../src/store/job-search-store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { type Answer, job, type Parley } from '../parley.ts'
+import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
-import { enqueued, granted, invalid, refused } from './expect.ts'
-import { startStage } from './stage.ts'
+import {
+  type Caller,
+  callerOf,
+  idsOf,
+  LOCAL_CALLBACKS,
+  MESSAGES,
+  says,
+  shareStage,
+  startScene,
+} from './caller.ts'
+import { granted, invalid, refused } from './expect.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-
-const text = (content: string, over: object = {}) => job({ messages: [{ role: 'user', content }], ...over })
+const list = async (caller: Caller, query: string) => granted(await caller.get(`${MESSAGES}?${query}`), 200)
 
 /** Follows `next` to the last page; returns all pages. */
-async function pagesOf(parley: Parley, key: string, query: string, first = ''): Promise<Answer['body'][]> {
+async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {
-    const page = granted(await parley.get(`${MESSAGES}?${query}${after}`, key), 200)
+    const page = await list(caller, `${query}${after}`)
     pages.push(page)
     if (page.next === null) return pages
     after = `&after=${page.next}`
   }
 }
 
-onEachStore(() => {
+onEachStore(async () => {
+  const begin = await shareStage()
+
   test('a list has the account’s own jobs, newest first, without their contents', async (t) => {
     const receiver = await startReceiver({}, t)
-    const { parley, models, clock } = await startStage(t, {
-      settings: { jobs: { concurrency: 1 }, callbacks: { allow_networks: ['127.0.0.0/8'] } },
-      script: ({ text: asked }) => (asked.includes('refuse') ? reply.refusal('No.') : undefined),
+    const { parley, caller, models, clock } = await startScene(t, {
+      settings: { jobs: { concurrency: 1 }, ...LOCAL_CALLBACKS },
+      script: ({ text }) => (text.includes('refuse') ? reply.refusal('No.') : undefined),
+      tier: 'user_pro',
     })
-    const key = await parley.key('user_pro')
     const created = Math.floor(clock.nowMs() / 1000)
-    const callback = { callback_url: receiver.url }
-    const [done = ''] = enqueued(await parley.post(BATCHES, [text('answer', { callback })], key), 1)
-    await parley.ended(done, key)
+    const done = await caller.enqueueOne({ callback: { callback_url: receiver.url } })
+    await caller.ended(done)
     await receiver.received(1)
     while ((await parley.store.findCallback(done))?.state !== 'delivered');
-    const [refusedJob = ''] = enqueued(
-      await parley.post(BATCHES, [text('refuse', { model: 'gpt-5' })], key),
-      1,
-    )
-    await parley.ended(refusedJob, key)
+    const [refusedJob] = await caller.enqueue([says('refuse', { model: 'gpt-5' })])
+    await caller.ended(refusedJob)
     models.script = () => reply.stall()
     const called = models.requests.length
-    const open = enqueued(await parley.post(BATCHES, [text('one'), text('two')], key), 2)
+    const open = await caller.enqueue([says('one'), says('two')])
     await models.received(called + 1)
-    await parley.post(BATCHES, [text('another’s')], await parley.key('user_max'))
+    await (await callerOf(parley)).enqueueOne()
     const common = { created_at: created, model: 'gpt-5-mini', error_code: null, callback: null }
+    const failure = { model: 'gpt-5', error_code: 'content_policy_violation' }
     const expected = [
       { status: 'pending', job_id: open[1], ended_at: null, ...common },
       { status: 'assigned', job_id: open[0], ended_at: null, ...common },
-      {
-        status: 'failed',
-        job_id: refusedJob,
-        ended_at: created,
-        ...common,
-        model: 'gpt-5',
-        error_code: 'content_policy_violation',
-      },
+      { status: 'failed', job_id: refusedJob, ended_at: created, ...common, ...failure },
       { status: 'completed', job_id: done, ended_at: created, ...common, callback: 'delivered' },
     ]
-    const answer = await parley.get(MESSAGES, key)
+    const answer = await caller.get(MESSAGES)
     assert.equal(answer.headers.get('cache-control'), 'no-store')
     assert.deepEqual(granted(answer, 200), { jobs: expected, next: null })
     for (const status of ['pending', 'assigned', 'completed', 'failed']) {
-      const of = granted(await parley.get(`${MESSAGES}?status=${status}`, key), 200)
-      assert.deepEqual(of, { jobs: expected.filter((one) => one.status === status), next: null }, status)
+      const jobs = expected.filter((one) => one.status === status)
+      assert.deepEqual(await list(caller, `status=${status}`), { jobs, next: null }, status)
     }
-    assert.deepEqual(granted(await parley.get(MESSAGES, await parley.key('user_go')), 200).jobs, [])
+    assert.deepEqual(await (await callerOf(parley, 'user_go')).jobIds(), [])
   })
 
   test('pages follow each other without a gap or a repetition, whatever is created meanwhile', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const ids = enqueued(
-      await parley.post(
-        BATCHES,
-        Array.from({ length: 7 }, () => job()),
-        key,
-      ),
-      7,
-    )
-    for (const id of ids) await parley.ended(id, key)
-    const first = granted(await parley.get(`${MESSAGES}?limit=3`, key), 200)
-    await parley.ended(enqueued(await parley.post(BATCHES, [job()], key), 1)[0] ?? '', key)
-    const rest = await pagesOf(parley, key, 'limit=3', `&after=${first.next}`)
-    const seen = [first, ...rest].flatMap(({ jobs }) => jobs.map((one: { job_id: string }) => one.job_id))
-    assert.deepEqual(seen, ids.toReversed())
+    const { caller } = await begin(t)
+    const ids = await caller.enqueue(Array.from({ length: 7 }, () => job()))
+    for (const id of ids) await caller.ended(id)
+    const first = await list(caller, 'limit=3')
+    await caller.ended(await caller.enqueueOne())
+    const rest = await pagesOf(caller, 'limit=3', `&after=${first.next}`)
+    assert.deepEqual([first, ...rest].flatMap(idsOf), ids.toReversed())
     assert.deepEqual(
       rest.map(({ jobs }) => jobs.length),
       [3, 1],
     )
-    const exact = await pagesOf(parley, key, 'limit=8')
+    const exact = await pagesOf(caller, 'limit=8')
     assert.deepEqual(
       exact.map(({ jobs, next }) => [jobs.length, next]),
       [[8, null]],
@@ -104,24 +93,17 @@ onEachStore(() => {
   })
 
   test('an expired and a deleted job are not in the list', async (t) => {
-    const { parley, clock } = await startStage(t, { settings: { jobs: { retention_seconds: 300 } } })
-    const key = await parley.key()
-    const [expired = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    await parley.ended(expired, key)
+    const { parley, caller, clock } = await startScene(t, { settings: { jobs: { retention_seconds: 300 } } })
+    await caller.ended(await caller.enqueueOne())
     clock.advance(300_000)
-    const [one = '', two = ''] = enqueued(await parley.post(BATCHES, [job(), job()], key), 2)
-    for (const id of [one, two]) await parley.ended(id, key)
+    const [one = '', two] = await caller.enqueue([job(), job()])
+    for (const id of [one, two]) await caller.ended(id)
     assert.equal(await parley.store.deleteJob(one), 'deleted')
-    const { jobs } = granted(await parley.get(MESSAGES, key), 200)
-    assert.deepEqual(
-      jobs.map((found: { job_id: string }) => found.job_id),
-      [two],
-    )
+    assert.deepEqual(await caller.jobIds(), [two])
   })
 
   test('400 for a parameter that is not one of the list’s, or goes with ids only', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { caller } = await begin(t)
     for (const [query, details] of [
       ['limit=0', /^limit: /],
       ['limit=101', /^limit: /],
@@ -136,69 +118,63 @@ onEachStore(() => {
       ['wait_for=any', /^wait: needs ids/],
       ['wait=1&limit=5', /^wait: needs ids/],
     ] as const) {
-      invalid(await parley.get(`${MESSAGES}?${query}`, key), details)
+      invalid(await caller.get(`${MESSAGES}?${query}`), details)
     }
   })
 
   test('a list counts as ten reads, or as what is left of a smaller limit', async (t) => {
-    const { parley, clock } = await startStage(t, {
+    const { parley, clock } = await startScene(t, {
       settings: { tiers: { user_go: { reads_per_minute: 25 }, user_free: { reads_per_minute: 3 } } },
     })
-    const go = await parley.key('user_go')
-    const remaining = async (path: string, status: number, key: string) => {
-      const answer = await parley.get(path, key)
-      assert.equal(answer.status, status, path)
-      return answer.headers.get('ratelimit-remaining')
+    const [go, free] = [await callerOf(parley, 'user_go'), await callerOf(parley, 'user_free')]
+    const remains = async (caller: Caller, status: number, remaining: string, query = '') => {
+      const answer = await caller.get(`${MESSAGES}${query}`)
+      assert.deepEqual([answer.status, answer.headers.get('ratelimit-remaining')], [status, remaining])
     }
-    assert.equal(await remaining(MESSAGES, 200, go), '15')
-    assert.equal(await remaining(`${MESSAGES}?status=pending`, 200, go), '5')
-    const over = await parley.get(MESSAGES, go)
+    await remains(go, 200, '15')
+    await remains(go, 200, '5', '?status=pending')
+    const over = await go.get(MESSAGES)
     assert.match(refused(over, 429).details ?? '', /^This key may make at most 25 reads per minute/)
     assert.ok(Number(over.headers.get('retry-after')) > 0)
     // A rejected list request does not count towards the limit.
-    assert.equal(await remaining(`${MESSAGES}?ids=${randomUUID()}`, 200, go), '4')
-    const free = await parley.key('user_free')
-    assert.equal(await remaining(MESSAGES, 200, free), '0')
-    assert.equal(await remaining(MESSAGES, 429, free), '0')
+    await remains(go, 200, '4', `?ids=${randomUUID()}`)
+    await remains(free, 200, '0')
+    await remains(free, 429, '0')
     clock.advance(60_000)
-    assert.equal(await remaining(MESSAGES, 200, free), '0')
+    await remains(free, 200, '0')
   })
 
   test('an account has two lists at once, and others are not held up by it', async (t) => {
-    const { parley } = await startStage(t)
-    const [mine, same, other] = [
-      await parley.key('user_max', 'mine'),
-      await parley.key('user_max', 'mine'),
-      await parley.key('user_max', 'other'),
-    ]
+    const { parley, caller: mine } = await begin(t)
+    const same = await callerOf(parley, 'user_max', mine.account)
+    const other = await callerOf(parley, 'user_max', 'other')
     const { searchJobs } = parley.store
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
     let begun = 0
     const { promise: both, resolve: haveBegun } = Promise.withResolvers<void>()
-    parley.store.searchJobs = async (search) => {
+    t.mock.method(parley.store, 'searchJobs', async (search: JobSearch) => {
       begun += 1
       if (begun === 2) haveBegun()
-      if (search.account === 'mine') await released
+      if (search.account === mine.account) await released
       return searchJobs(search)
-    }
-    const waiting = [parley.get(MESSAGES, mine), parley.get(MESSAGES, same)]
+    })
+    const waiting = [mine.get(MESSAGES), same.get(MESSAGES)]
     await both
-    const third = await parley.get(MESSAGES, mine)
+    const third = await mine.get(MESSAGES)
     assert.equal(refused(third, 429).message, 'Too many concurrent list requests.')
     assert.equal(third.headers.get('retry-after'), '1')
-    granted(await parley.get(MESSAGES, other), 200)
+    granted(await other.get(MESSAGES), 200)
     release()
     for (const answer of await Promise.all(waiting)) granted(answer, 200)
-    granted(await parley.get(MESSAGES, mine), 200)
+    granted(await mine.get(MESSAGES), 200)
   })
 
   test('where a search stops at its bound, the page is short, and its cursor is not another account’s id', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const key = await parley.key('user_max', 'mine')
-    const [own = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    await parley.ended(own, key)
+    const { parley, caller, clock } = await begin(t)
+    const own = await caller.enqueueOne()
+    await caller.ended(own)
     const { jobs } = await parley.store.searchJobs({
-      account: 'mine',
+      account: caller.account,
       limit: 1,
       expiry: { nowMs: clock.nowMs(), retentionMs: 1e9 },
     })
@@ -213,16 +189,15 @@ onEachStore(() => {
       { jobs: [], complete: false, next: theirs },
       { jobs: [], complete: true, next: null },
     ]
-    parley.store.searchJobs = async ({ beforeJobId }: JobSearch) => {
+    t.mock.method(parley.store, 'searchJobs', async ({ beforeJobId }: JobSearch) => {
       asked.push(beforeJobId)
       return pages.shift() ?? assert.fail('it was asked again')
-    }
-    const list = async (query: string) => granted(await parley.get(`${MESSAGES}?${query}`, key), 200)
+    })
     const time = leastJobId(theirMs + 1)
-    assert.deepEqual(await list(''), { jobs: [], next: time })
-    assert.equal((await list('')).next, own)
-    assert.equal((await list(`after=${time}`)).next, theirs)
-    assert.equal((await list(`after=${theirs.toUpperCase()}`)).next, null)
+    assert.deepEqual(await list(caller, ''), { jobs: [], next: time })
+    assert.equal((await list(caller, '')).next, own)
+    assert.equal((await list(caller, `after=${time}`)).next, theirs)
+    assert.equal((await list(caller, `after=${theirs.toUpperCase()}`)).next, null)
     assert.deepEqual(asked, [undefined, undefined, time, theirs])
   })
 })

@@ -2,97 +2,84 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Parley } from '../../client/src/index.ts'
-import { isPostgres } from '../../src/store/open.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { connectPostgres } from '../postgres/connection.ts'
 import { startReceiver } from '../receiver.ts'
 import { adminOf } from './admin/admin.ts'
-import { completed, enqueued, granted, invalid, refused } from './expect.ts'
-import { startStage } from './stage.ts'
+import { callerOf, idOf, idsOf, LOCAL_CALLBACKS, MESSAGES, shareStage, startScene } from './caller.ts'
+import { completed, granted, invalid } from './expect.ts'
 
-const MESSAGES = '/api/v1/messages'
 const PAIRS = { customer: 'a "}" b', Ünïcode: '\u0000🙂', empty: '' }
+const INCLUDING = `${MESSAGES}?include=metadata`
 
-onEachStore(() => {
+onEachStore(async () => {
+  const begin = await shareStage()
+
   test('metadata comes back in creates, reads, waits and lists that ask for it, and only there', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const metadataOf = async (query: string) => granted(await parley.get(`${MESSAGES}${query}`, key), 200)
-    const create = async (body: Record<string, unknown>) =>
-      granted(await parley.post(`${MESSAGES}?include=metadata`, job(body), key), 200)
+    const { caller } = await begin(t)
+    const get = async (query: string) => granted(await caller.get(`${MESSAGES}${query}`), 200)
+    const create = async (over: object) => granted(await caller.post(INCLUDING, job({ ...over })), 200)
     const single = await create({ metadata: PAIRS, options: { seed: 1, stop: '}"' } })
     assert.deepEqual(single.metadata, PAIRS)
     assert.deepEqual((await create({ metadata: {} })).metadata, {})
     const elements = [job({ metadata: { n: '1' } }), job({ metadata: { n: '2' } }), job()]
-    const ids = enqueued(await parley.post(`${MESSAGES}/batches`, elements, key), 3)
-    const all = await metadataOf(`?ids=${ids.join(',')}&wait=30&include=usage,metadata`)
+    const ids = await caller.enqueue(elements)
+    const { jobs } = await get(`?ids=${ids.join(',')}&wait=30&include=usage,metadata`)
     assert.deepEqual(
-      all.jobs.map(({ metadata }: { metadata: object }) => metadata),
+      jobs.map(({ metadata }: { metadata: object }) => metadata),
       [{ n: '1' }, { n: '2' }, {}],
     )
-    assert.ok(all.jobs[0].usage)
-    const wait = await metadataOf(`/${ids[1]}?wait=30&include=metadata`)
-    assert.deepEqual(wait.metadata, { n: '2' })
-    const listed = await metadataOf('?include=metadata')
-    const metadataById = new Map(
-      listed.jobs.map((one: { job_id: string; metadata: object }) => [one.job_id, one.metadata]),
-    )
-    assert.deepEqual(metadataById.get(single.job_id), PAIRS)
-    assert.deepEqual(metadataById.get(ids[2]), {})
-    for (const query of [`/${ids[0]}`, `/${ids[0]}?include=usage`]) {
-      assert.equal('metadata' in (await metadataOf(query)), false)
-    }
-    assert.equal('metadata' in (await metadataOf('')).jobs[0], false)
+    assert.ok(jobs[0].usage)
+    assert.deepEqual((await get(`/${ids[1]}?wait=30&include=metadata`)).metadata, { n: '2' })
+    const listed = (await get('?include=metadata')).jobs
+    const metadataOf = (id: string | undefined) =>
+      listed.find(({ job_id }: { job_id: string }) => job_id === id).metadata
+    assert.deepEqual([metadataOf(single.job_id), metadataOf(ids[2])], [PAIRS, {}])
+    const without = [await get(`/${ids[0]}`), await get(`/${ids[0]}?include=usage`), (await get('')).jobs[0]]
+    for (const one of without) assert.equal('metadata' in one, false)
   })
 
   test('a callback carries it if it asks, alone or with the usage', async (t) => {
     const receiver = await startReceiver({}, t)
-    const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
-    const { parley } = await startStage(t, { settings })
-    const key = await parley.key()
+    const { caller } = await startScene(t, { settings: LOCAL_CALLBACKS })
     const element = (include: string[] | undefined, metadata?: object) =>
       job({ metadata, callback: { callback_url: receiver.url, include } })
-    const batch = [
+    const ids = await caller.enqueue([
       element(['metadata'], PAIRS),
       element(['usage', 'metadata'], { n: '2' }),
       element(['metadata']),
       element(['usage'], PAIRS),
       element(undefined, PAIRS),
-    ]
-    const ids = enqueued(await parley.post(`${MESSAGES}/batches`, batch, key), batch.length)
-    const posts = (await receiver.received(batch.length)).map(({ body }) => JSON.parse(body))
+    ])
+    const posts = (await receiver.received(ids.length)).map(({ body }) => JSON.parse(body))
     const bodies = ids.map((id) => posts.find((body) => body.job_id === id))
     assert.deepEqual(
-      bodies.map(({ metadata }) => metadata),
-      [PAIRS, { n: '2' }, {}, undefined, undefined],
+      bodies.map((body) => [body.metadata, 'usage' in body]),
+      [
+        [PAIRS, false],
+        [{ n: '2' }, true],
+        [{}, false],
+        [undefined, true],
+        [undefined, false],
+      ],
     )
-    assert.deepEqual(
-      bodies.map((body) => 'usage' in body),
-      [false, true, false, true, false],
-    )
-    const read = await parley.get(`${MESSAGES}/${ids[1]}?include=usage,metadata`, key)
-    assert.deepEqual(bodies[1], { ...granted(read, 200), callback_payload: {} })
+    const read = granted(await caller.read(ids[1], '?include=usage,metadata'), 200)
+    assert.deepEqual(bodies[1], { ...read, callback_payload: {} })
   })
 
   test('models do not see it, and the response cache ignores it', async (t) => {
-    const { parley, models } = await startStage(t)
-    const key = await parley.key()
-    const ask = async (fields: object) =>
-      completed(await parley.post(MESSAGES, job({ options: { seed: 1 }, ...fields }), key))
-    await ask({ metadata: PAIRS })
-    await ask({ metadata: { customer: 'other' } })
-    await ask({})
+    const { caller, models } = await begin(t)
+    for (const metadata of [PAIRS, { customer: 'other' }, undefined]) {
+      completed(await caller.create({ options: { seed: 1 }, metadata }))
+    }
     assert.equal(models.completions().length, 1)
-    assert.ok(!JSON.stringify(models.requests[0]?.body).includes('customer'))
+    assert.ok(!models.requests[0]?.text.includes('customer'))
   })
 
   test('a request with other metadata is another request for an Idempotency-Key', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const headers = { 'idempotency-key': 'one' }
+    const { caller } = await begin(t)
     const create = (n: string) =>
-      parley.post(`${MESSAGES}?include=metadata`, job({ metadata: { n } }), key, headers)
+      caller.post(INCLUDING, job({ metadata: { n } }), { 'idempotency-key': 'one' })
     const first = granted(await create('1'), 200)
     const again = granted(await create('1'), 200)
     assert.deepEqual([again.job_id, again.metadata], [first.job_id, { n: '1' }])
@@ -100,24 +87,21 @@ onEachStore(() => {
   })
 
   test('up to 16 keys of 64 characters with values of 512 are accepted, and nothing else', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { caller } = await begin(t)
     const pairs = (count: number) =>
       Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, '']))
-    const create = (metadata: unknown) => parley.post(MESSAGES, job({ metadata }), key)
-    completed(await create({ ...pairs(15), ['k'.repeat(64)]: 'v'.repeat(512) }))
+    completed(await caller.create({ metadata: { ...pairs(15), ['k'.repeat(64)]: 'v'.repeat(512) } }))
     for (const wrong of [pairs(17), { ['k'.repeat(65)]: '' }, { k: 'v'.repeat(513) }, { k: 1 }, [], 'k']) {
-      invalid(await create(wrong), /metadata/)
+      invalid(await caller.create({ metadata: wrong }), /metadata/)
     }
-    invalid(await create({ 'a~b/c': 1 }), /^metadata\.a~b\/c: /)
+    invalid(await caller.create({ metadata: { 'a~b/c': 1 } }), /^metadata\.a~b\/c: /)
   })
 
   test('lists and searches show the jobs with all of the given pairs', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { parley, caller } = await startScene(t)
     const admin = await adminOf(parley)
     const create = async (metadata: object | undefined, over: object = {}) =>
-      granted(await parley.post(MESSAGES, job({ metadata, ...over }), key), 200).job_id
+      idOf(await caller.create({ metadata, ...over }))
     const acme = await create({ customer: 'acme', team: 'a' })
     const both = await create({ team: 'b', customer: 'acme' }, { options: { seed: 1 } })
     const odd = await create(PAIRS)
@@ -131,26 +115,27 @@ onEachStore(() => {
       Object.entries(metadata)
         .map(([name, value]) => `${encodeURIComponent(`metadata[${name}]`)}=${encodeURIComponent(value)}`)
         .join('&')
-    const idsOf = ({ jobs }: { jobs: { job_id: string }[] }) => jobs.map(({ job_id }) => job_id)
-    const found = async (metadata: object, more = '') => {
-      const own = granted(await parley.get(`${MESSAGES}?${pairs(metadata)}${more}`, key), 200)
-      const all = granted(await admin.get(`/jobs?${pairs(metadata)}${more}`), 200)
-      assert.deepEqual(idsOf(all), idsOf(own))
-      return idsOf(own)
+    for (const [metadata, more, expected] of [
+      [{ customer: 'acme' }, '', [both, acme]],
+      [{ customer: 'acme', team: 'a' }, '', [acme]],
+      [{ customer: 'acme', team: 'c' }, '', []],
+      [{ customer: 'acme' }, '&limit=1', [both]],
+      [{ customer: 'acme' }, '&status=failed', []],
+      [PAIRS, '', [odd]],
+      [{ 'a","customer': 'acme' }, '', [quoted]],
+      [{ ',': ':' }, '', []],
+      [{ ':': 'z' }, '', [shifted]],
+      [{ __proto__: 'x', toString: 'x' }, '', []],
+    ] as const) {
+      const query = `${pairs(metadata)}${more}`
+      const own = granted(await caller.get(`${MESSAGES}?${query}`), 200)
+      const all = granted(await admin.get(`/jobs?${query}`), 200)
+      assert.deepEqual([idsOf(own), idsOf(all)], [expected, expected], query)
     }
-    assert.deepEqual(await found({ customer: 'acme' }), [both, acme])
-    assert.deepEqual(await found({ customer: 'acme', team: 'a' }), [acme])
-    assert.deepEqual(await found({ customer: 'acme', team: 'c' }), [])
-    assert.deepEqual(await found({ customer: 'acme' }, '&limit=1'), [both])
-    assert.deepEqual(await found({ customer: 'acme' }, '&status=failed'), [])
-    assert.deepEqual(await found(PAIRS), [odd])
-    assert.deepEqual(await found({ 'a","customer': 'acme' }), [quoted])
-    assert.deepEqual(await found({ ',': ':' }), [])
-    assert.deepEqual(await found({ ':': 'z' }), [shifted])
-    assert.deepEqual(await found({ __proto__: 'x', toString: 'x' }), [])
-    assert.deepEqual(idsOf(granted(await parley.get(`${MESSAGES}?metadata[team]=b`, key), 200)), [both])
-    const other = await parley.key('user_free', 'other')
-    assert.deepEqual(idsOf(granted(await parley.get(`${MESSAGES}?metadata[customer]=acme`, other), 200)), [])
+    const unescaped = granted(await caller.get(`${MESSAGES}?metadata[team]=b`), 200)
+    assert.deepEqual(idsOf(unescaped), [both])
+    const other = await callerOf(parley, 'user_free')
+    assert.deepEqual(idsOf(granted(await other.get(`${MESSAGES}?metadata[customer]=acme`), 200)), [])
     for (const [query, rule] of [
       ['metadata=acme', /^metadata: must be an object/],
       ['metadata[a]=1&metadata[a]=2', /^metadata\.a: must be a string/],
@@ -158,50 +143,13 @@ onEachStore(() => {
       ['status[a]=1', /^status\[a\]: is not a known field/],
       [`ids=${acme}&metadata[a]=1`, /^ids: cannot be combined with metadata/],
     ] as const) {
-      invalid(await parley.get(`${MESSAGES}?${query}`, key), rule)
+      invalid(await caller.get(`${MESSAGES}?${query}`), rule)
     }
-    const client = new Parley({ baseUrl: parley.url, apiKey: key })
+    const client = new Parley({ baseUrl: parley.url, apiKey: caller.key })
     const ofClient: string[] = []
     for await (const { job_id } of client.messages.list({ metadata: { customer: 'acme' }, limit: 1 })) {
       ofClient.push(job_id)
     }
     assert.deepEqual(ofClient, [both, acme])
-  })
-
-  test('operators see the metadata of a job beside its request', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const { job_id } = granted(
-      await parley.post(MESSAGES, job({ metadata: PAIRS, options: { seed: 1 } }), key),
-      200,
-    )
-    const data = granted(await (await adminOf(parley)).get(`/jobs/${job_id}/content`), 200)
-    assert.deepEqual(
-      [data.response_format, data.options, data.metadata],
-      [{ format: 'text' }, { seed: 1 }, PAIRS],
-    )
-  })
-
-  test('while a node of an earlier version is alive, metadata is refused', async (t) => {
-    const { parley } = await startStage(t)
-    if (!isPostgres(parley.database)) return
-    const key = await parley.key()
-    const database = await connectPostgres(t, parley.database)
-    await database.query(
-      `insert into nodes (node, lease_until, features)
-       values ('earlier', clock_timestamp() + interval '600 s', (select features from nodes limit 1))`,
-    )
-    await database.query(
-      `update nodes set features = replace(features, 'metadata', 'other') where node = 'earlier'`,
-    )
-    for (;;) {
-      const answer = await parley.post(MESSAGES, job({ metadata: { n: '1' } }), key)
-      if (answer.status === 503) {
-        assert.match(refused(answer, 503).details ?? '', /^metadata: that node would ignore it/)
-        break
-      }
-      t.signal.throwIfAborted()
-    }
-    completed(await parley.post(MESSAGES, job(), key))
   })
 })

@@ -21,7 +21,6 @@ export const SERVICE: readonly string[] = [
   'test/http/waiting.test.ts',
   'test/http/cancelling.test.ts',
   'test/http/idempotency.test.ts',
-  'test/http/quotas.test.ts',
   'test/http/caps.test.ts',
   'test/http/cost-caps.test.ts',
   'test/http/budget-waits.test.ts',
