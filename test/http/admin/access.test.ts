@@ -5,10 +5,9 @@ import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer } from '../../parley.ts'
 import { granted, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
-import { type AdminRoute, adminOf, adminRoutesOf, BASE } from './admin.ts'
+import { type AdminRoute, adminRoutesOf, BASE, startAdminScene } from './admin.ts'
 
 const REFUSAL = {
-  success: false,
   message: 'Admin token is required.',
   details: 'Supply the admin token as Authorization: Bearer TOKEN.',
 }
@@ -52,8 +51,7 @@ onEachStore(async () => {
         const from = callerAt(`10.0.${address >> 8}.${address & 255}`)
         const headers = { 'x-api-key': key, ...from, ...(authorization !== undefined && { authorization }) }
         const answer = await call(route, headers)
-        refused(answer, 401)
-        assert.deepEqual(answer.body, REFUSAL, about)
+        assert.deepEqual(refused(answer, 401), REFUSAL, about)
         assert.equal(answer.headers.get('www-authenticate'), 'Bearer', about)
         assert.equal(answer.headers.get('cache-control'), 'no-store', about)
       }
@@ -115,10 +113,9 @@ onEachStore(async () => {
   })
 
   test("operators' reads do not count against any caller's limit", async (t) => {
-    const stage = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 1 } } } })
-    const caller = await stage.parley.key('user_go')
-    const admin = await adminOf(stage.parley)
-    for (let looks = 0; looks < 5; looks++) granted(await admin.get('/jobs'), 200)
-    assert.equal(granted(await stage.parley.get('/api/v1/me', caller), 200).reads.remaining, 1)
+    const settings = { tiers: { user_go: { reads_per_minute: 1 } } }
+    const { caller, admin } = await startAdminScene(t, { settings, tier: 'user_go' })
+    for (let looks = 0; looks < 5; looks++) await admin.read('/jobs')
+    assert.equal((await caller.me()).reads.remaining, 1)
   })
 })

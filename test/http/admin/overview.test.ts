@@ -7,27 +7,25 @@ import { StoreUnavailable } from '../../../src/store/store.ts'
 import { VERSION } from '../../../src/version.ts'
 import { reply, startModelServer } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { job, startParley } from '../../parley.ts'
+import { startParley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
-import { enqueued, granted, refused } from '../expect.ts'
-import { startStage } from '../stage.ts'
-import { adminOf } from './admin.ts'
+import { callerOf, says } from '../caller.ts'
+import { granted, refused } from '../expect.ts'
+import { adminOf, startAdminScene } from './admin.ts'
 
 const POINT_MS = 2000
 
 onEachStore(() => {
   test('the overview shows running and queued jobs, and the samples so far', async (t) => {
-    const { parley, clock, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } } })
-    const admin = await adminOf(parley)
-    const key = await parley.key()
+    const settings = { jobs: { concurrency: 1 } }
+    const { caller, admin, clock, models } = await startAdminScene(t, { settings })
     const startedAt = clock.nowMs() / 1000
-    await parley.post('/api/v1/messages', job(), key)
+    await caller.create()
     models.script = () => reply.stall()
-    const stalls = [1, 2, 3].map((n) => job({ messages: [{ role: 'user', content: `stalls ${n}` }] }))
-    await parley.post('/api/v1/messages/batches', stalls, key)
+    await caller.enqueue([1, 2, 3].map((n) => says(`stalls ${n}`)))
     await models.received(2)
     clock.advance(POINT_MS)
-    const { points, node, upstreams, threads, ...data } = granted(await admin.get('/overview'), 200)
+    const { points, node, upstreams, threads, ...data } = await admin.read('/overview')
     assert.deepEqual(data, {
       now: startedAt + 2,
       version: VERSION,
@@ -65,21 +63,16 @@ onEachStore(() => {
 
   test('the overview shows the accounts that this node holds back, with the reason', async (t) => {
     const settings = { jobs: { concurrency: 4 }, limits: { memory_bytes: 16 * 1024 * 1024 } }
-    const { parley, models } = await startStage(t, {
-      settings,
-      script: () => reply.stall(reply.text('done')),
-    })
-    const admin = await adminOf(parley)
-    const heldBack = async () => granted(await admin.get('/overview'), 200).held_back
+    const script = () => reply.stall(reply.text('done'))
+    const options = { settings, script, account: 'large' }
+    const { parley, caller: large, admin, models } = await startAdminScene(t, options)
+    const many = await callerOf(parley, 'user_max', 'many')
+    const heldBack = async () => (await admin.read('/overview')).held_back
     const isHeldBack = (expected: readonly object[]) =>
       eventually(heldBack, (now) => isDeepStrictEqual(now, expected), { withinMs: 20_000 })
-    const [large, many] = [await parley.key('user_max', 'large'), await parley.key('user_max', 'many')]
-    const text = 'large '.repeat(50_000)
-    const largeJobs = [1, 2].map((n) => job({ messages: [{ role: 'user', content: `${n} ${text}` }] }))
-    for (const one of largeJobs) enqueued(await parley.post('/api/v1/messages/batches', [one], large), 1)
+    for (const n of [1, 2]) await large.enqueue([says(`${n} ${'large '.repeat(50_000)}`)])
     await isHeldBack([{ account: 'large', reason: 'memory' }])
-    const smallJobs = [1, 2, 3, 4, 5].map((n) => job({ messages: [{ role: 'user', content: `small ${n}` }] }))
-    enqueued(await parley.post('/api/v1/messages/batches', smallJobs, many), 5)
+    await many.enqueue([1, 2, 3, 4, 5].map((n) => says(`small ${n}`)))
     await isHeldBack([
       { account: 'large', reason: 'memory' },
       { account: 'many', reason: 'slots' },
@@ -90,16 +83,14 @@ onEachStore(() => {
   })
 
   test('503 and 500 have the standard shape', async (t) => {
-    const { parley } = await startStage(t)
-    const admin = await adminOf(parley)
+    const { parley, admin } = await startAdminScene(t)
     for (const [status, error] of [
       [500, new Error('a bug')],
       [503, new StoreUnavailable('the disk is full')],
     ] as const) {
       const refuse = () => Promise.reject(error)
-      const { store } = parley
-      const broken = { depth: refuse, searchJobs: refuse, listAccounts: refuse, searchKeys: refuse }
-      Object.assign(store, { ...broken, searchCallbacks: refuse })
+      const operations = ['depth', 'searchJobs', 'listAccounts', 'searchKeys', 'searchCallbacks']
+      for (const name of operations) Object.assign(parley.store, { [name]: refuse })
       for (const path of ['/overview', '/jobs', '/accounts', '/keys', '/callbacks']) {
         refused(await admin.get(path), status)
       }

@@ -5,15 +5,13 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import type { UsageEvent } from '../../../src/admin/usage-events.ts'
-import { reply } from '../../model-server.ts'
+import { reply, type Script } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { job } from '../../parley.ts'
-import { completed, enqueued, granted, invalid } from '../expect.ts'
-import { type Stage, startStage } from '../stage.ts'
-import { adminOf } from './admin.ts'
+import { callerOf, MESSAGES } from '../caller.ts'
+import { completed, invalid } from '../expect.ts'
+import { type Admin, startAdminScene } from './admin.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = `${MESSAGES}/batches`
 /** A job appears in the list this many milliseconds after its creation. */
 const VISIBLE_MS = 60_001
 const settings = {
@@ -24,13 +22,17 @@ const settings = {
   },
 }
 const priced = (over: object = {}) => job({ model: 'priced', message_cache_ttl: 180, ...over })
+const saying = (content: string) => priced({ messages: [{ role: 'user', content }] })
+/** Holds the calls of jobs whose message begins with `slow`. */
+const script: Script = ({ body }) =>
+  String(body.messages[0]?.content).startsWith('slow') ? reply.stall() : undefined
 
-async function feedOf({ parley }: Stage, filter = '') {
-  const admin = await adminOf(parley)
+/** Returns a function that reads the next page. */
+function feedOf(admin: Admin, filter = '') {
   let after = ''
   return async (limit = 50) => {
     const query = `limit=${limit}${filter}${after && `&after=${after}`}`
-    const page = granted(await admin.get(`/usage-events?${query}`), 200)
+    const page = await admin.read(`/usage-events?${query}`)
     after = page.next
     return page as { events: UsageEvent[]; more: boolean; currency?: string }
   }
@@ -38,14 +40,13 @@ async function feedOf({ parley }: Stage, filter = '') {
 
 onEachStore(() => {
   test('an event has what the job used, its cost and its metadata', async (t) => {
-    const stage = await startStage(t, { settings })
-    const { parley, clock } = stage
-    const [key, other] = [await parley.key('user_max', 'acme'), await parley.key('user_go', 'other')]
+    const { parley, caller, admin, clock } = await startAdminScene(t, { settings, account: 'acme' })
+    const other = await callerOf(parley, 'user_go', 'other')
     const metadata = { order: '7', note: '"}' }
-    completed(await parley.post(MESSAGES, priced({ metadata }), key))
-    completed(await parley.post(MESSAGES, priced(), key))
-    completed(await parley.post(MESSAGES, job({ model: 'free' }), other))
-    const next = await feedOf(stage)
+    completed(await caller.post(MESSAGES, priced({ metadata })))
+    completed(await caller.post(MESSAGES, priced()))
+    completed(await other.create({ model: 'free' }))
+    const next = feedOf(admin)
     assert.deepEqual((await next()).events, [])
     clock.advance(VISIBLE_MS)
     const { events, more, currency } = await next()
@@ -66,18 +67,11 @@ onEachStore(() => {
   })
 
   test('each job has one event, although later ones end first', async (t) => {
-    const stage = await startStage(t, {
-      settings,
-      script: ({ body }) => (isSlow(body) ? reply.stall() : undefined),
-    })
-    const { parley, models, clock } = stage
-    const key = await parley.key()
-    const contents = ['slow 1', 'fast 1', 'slow 2', 'fast 2', 'fast 3']
-    const jobs = contents.map((content) => priced({ messages: [{ role: 'user', content }] }))
-    const ids = enqueued(await parley.post(BATCHES, jobs, key), 5)
-    for (const at of [1, 3, 4]) completed(await parley.ended(ids[at] ?? '', key))
+    const { caller, admin, models, clock } = await startAdminScene(t, { settings, script })
+    const ids = await caller.enqueue(['slow 1', 'fast 1', 'slow 2', 'fast 2', 'fast 3'].map(saying))
+    for (const at of [1, 3, 4]) completed(await caller.ended(ids[at]))
     clock.advance(VISIBLE_MS)
-    const next = await feedOf(stage)
+    const next = feedOf(admin)
     const read = async (limit?: number) => (await next(limit)).events.map((event) => event.job_id)
     assert.deepEqual(await read(2), [ids[1]])
     assert.deepEqual(await read(2), [ids[3]])
@@ -86,33 +80,26 @@ onEachStore(() => {
     await models.received(5)
     models.script = () => undefined
     models.release()
-    for (const at of [0, 2]) completed(await parley.ended(ids[at] ?? '', key))
+    for (const at of [0, 2]) completed(await caller.ended(ids[at]))
     assert.deepEqual(await read(1), [ids[0]])
     assert.deepEqual(await read(1), [ids[2]])
     assert.deepEqual(await read(), [])
   })
 
   test('events of one account do not wait for the unfinished jobs of others', async (t) => {
-    const stage = await startStage(t, {
-      settings,
-      script: ({ body }) => (isSlow(body) ? reply.stall() : undefined),
-    })
-    const { parley, clock } = stage
-    const slow = priced({ messages: [{ role: 'user', content: 'slow' }] })
-    const [key, other] = [await parley.key('user_max', 'acme'), await parley.key('user_go', 'other')]
-    completed(await parley.post(MESSAGES, priced(), other))
-    for (let jobs = 0; jobs <= 256; jobs += 30) {
-      enqueued(await parley.post(BATCHES, Array(30).fill(slow), key), 30)
-    }
+    const { parley, caller, admin, clock } = await startAdminScene(t, { settings, script, account: 'acme' })
+    const other = await callerOf(parley, 'user_go', 'other')
+    completed(await other.post(MESSAGES, priced()))
+    for (let jobs = 0; jobs <= 256; jobs += 30) await caller.enqueue(Array(30).fill(saying('slow')))
     // The slow jobs hold every slot, but this one is answered from the cache.
-    completed(await parley.post(MESSAGES, priced(), other))
+    completed(await other.post(MESSAGES, priced()))
     clock.advance(VISIBLE_MS)
     for (const [filter, accounts] of [
       ['', ['other']],
       ['&account=acme', []],
       ['&account=other', ['other', 'other']],
     ] as const) {
-      const next = await feedOf(stage, filter)
+      const next = feedOf(admin, filter)
       const pages = [await next(200), await next(200)]
       const found = pages.flatMap(({ events }) => events.map((event) => event.account))
       assert.deepEqual([found, pages.at(-1)?.more], [accounts, false], filter)
@@ -120,15 +107,10 @@ onEachStore(() => {
   })
 
   test('only a value of `next` is a cursor', async (t) => {
-    const { parley } = await startStage(t)
-    const admin = await adminOf(parley)
+    const { admin } = await startAdminScene(t)
     for (const after of ['x', '', '%00', 'AAAA', 'A'.repeat(9000)]) {
       invalid(await admin.get(`/usage-events?after=${after}`), 'after: must be the `next` of a response')
     }
-    assert.equal('currency' in granted(await admin.get('/usage-events'), 200), false)
+    assert.equal('currency' in (await admin.read('/usage-events')), false)
   })
 })
-
-function isSlow({ messages }: { readonly messages: readonly { readonly content?: unknown }[] }): boolean {
-  return String(messages[0]?.content).startsWith('slow')
-}
