@@ -128,6 +128,7 @@ export async function runningJob({ models, caller }: Pick<Scene, 'models' | 'cal
   return id
 }
 
+const LOOK_MS = 500
 let accounts = 0
 
 /**
@@ -141,6 +142,8 @@ export async function shareStage(options: StageOptions = {}) {
     t.after(async () => {
       models.script = () => undefined
       models.release()
+      // After this time, the node knows which of its jobs were cancelled in the database.
+      clock.advance(LOOK_MS)
       // Jobs of this test must not call the model server during the next one.
       for (let open = 1; open > 0; ) {
         const { waiting, assigned } = await parley.store.depth()
