@@ -6,11 +6,10 @@ import { test } from 'node:test'
 import { Client } from 'undici'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
-import { enqueued, granted } from './expect.ts'
+import { callerOf, says, startScene } from './caller.ts'
+import { completed, granted, refused, timedOut } from './expect.ts'
 import { type Stage, startStage, stopAtOnce } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
 const LISTEN_MS = 5000
 /** Open connections are served for this many milliseconds after the listener has closed. */
 const LAST_REQUESTS_MS = 500
@@ -35,28 +34,22 @@ onEachStore(() => {
     const settings = { shutdown: { listen_seconds: LISTEN_MS / 1000 } }
     stage = await startStage(t, { settings })
     const { parley, models, clock } = stage
-    const key = await parley.key()
-    assert.equal((await parley.get('/readyz')).status, 200)
+    const caller = await callerOf(parley)
+    granted(await parley.get('/readyz'), 200)
     const stopped = parley.stop()
 
-    const unready = await parley.get('/readyz')
-    assert.equal(unready.status, 503)
-    assert.equal((await parley.get('/healthz')).status, 200)
-    const single = await parley.post(MESSAGES, job(), key)
-    assert.deepEqual([single.status, single.body.data.status], [200, 'completed'], single.text)
+    refused(await parley.get('/readyz'), 503)
+    granted(await parley.get('/healthz'), 200)
+    const single = await caller.create()
+    completed(single)
     // A proxy that is told to close would open a new connection for each request.
     assert.equal(single.headers.get('connection'), 'keep-alive')
-    const batch = await parley.post(
-      `${MESSAGES}/batches`,
-      [job({ messages: [{ role: 'user', content: 'in a batch' }] })],
-      key,
-    )
-    const read = await parley.get(`${MESSAGES}/${batch.body.data.job_ids[0]}?wait=10`, key)
-    assert.equal(read.body.data.status, 'completed')
+    const [id] = await caller.enqueue([says('in a batch')])
+    completed(await caller.read(id, '?wait=10'))
 
     // The listener has closed now. Requests on open connections are still answered, each as the connection's last one.
     models.script = () => reply.stall()
-    const waiting = parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'stalls' }] }), key)
+    const waiting = caller.ask('stalls')
     await models.received(3)
     const [open, rejected] = [new Client(parley.url), new Client(parley.url)]
     t.after(() => Promise.all([open.destroy(), rejected.destroy()]))
@@ -74,7 +67,7 @@ onEachStore(() => {
 
     // Then the drain begins, and the request that waits for its job gets a 202.
     clock.advance(LAST_REQUESTS_MS)
-    assert.equal((await waiting).status, 202)
+    timedOut(await waiting)
     models.release()
     await stopped
   })
@@ -88,17 +81,15 @@ onEachStore(() => {
 
   test('what was paid for before a stop is kept: the repair continues with the first answer', async (t) => {
     const schema = { type: 'object', properties: { a: { type: 'number' } }, required: ['a'] }
-    const before = await startStage(t)
-    const { parley, models } = before
+    const before = await startScene(t)
+    const { caller, models } = before
     models.script = () => (models.completions().length === 1 ? reply.json({ a: 'x' }) : reply.stall())
-    const asked = job({ response_format: { format: 'json', schema } })
-    const key = await parley.key()
-    const [id = ''] = enqueued(await parley.post(`${MESSAGES}/batches`, [asked], key), 1)
+    const id = await caller.enqueueOne({ response_format: { format: 'json', schema } })
     await models.received(2)
     await stopAtOnce(before)
     models.script = () => reply.json({ a: 1 })
-    const after = (await startStage(t, { after: before })).parley
-    const { result, usage } = granted(await after.get(`${MESSAGES}/${id}?include=usage&wait=10`, key), 200)
+    const next = caller.at((await startStage(t, { after: before })).parley)
+    const { result, usage } = granted(await next.read(id, '?include=usage&wait=10'), 200)
     assert.deepEqual([result.response_content, usage.calls], [{ a: 1 }, 3])
     const [first, , third] = models.completions()
     assert.equal(first?.body.messages.length, 1)
