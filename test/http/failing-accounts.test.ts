@@ -4,22 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Received, type Reply, reply } from '../model-server.ts'
+import { type Reply, reply } from '../model-server.ts'
 import { onEachStore, storeName } from '../on-each-store.ts'
 import { LONG } from '../support/long-form.ts'
-import {
-  allEnded,
-  createAndWait,
-  createBatches,
-  MESSAGES,
-  metric,
-  readJobs,
-  STEP_MS,
-  untilTrue,
-  withContent,
-} from '../support/outage.ts'
+import { metric, readJobs, STEP_MS } from '../support/outage.ts'
+import { callerOf, says } from './caller.ts'
 import { completed, failed } from './expect.ts'
-import { startStage } from './stage.ts'
+import { startOutageScene } from './outage-scene.ts'
 
 const CALL_TIMEOUT_MS = 2000
 const PATIENCE_MS = 60_000
@@ -28,7 +19,6 @@ const ATTACKS = 300
 const SWEEP_MS = 10_000
 const CONCURRENCY = 256
 
-const contentOf = ({ body }: Received) => String(body.messages?.at(-1)?.content)
 onEachStore(() => {
   const attacks: readonly (readonly [name: string, answer: Reply, cause: RegExp])[] = [
     ['403', reply.status(403), /403/],
@@ -42,28 +32,27 @@ onEachStore(() => {
     test(`${ATTACKS} jobs of one account get ${name}, and another account is answered as usual`, async (t) => {
       const upstreams = { openai: { api_key_env: null, call_timeout_seconds: CALL_TIMEOUT_MS / 1000 } }
       const jobs = { patience_seconds: PATIENCE_MS / 1000 }
-      const stage = await startStage(t, { settings: { upstreams, jobs } })
-      const { parley, models } = stage
-      const [bad, good] = [await parley.key('user_max', 'bad'), await parley.key('user_max', 'good')]
+      const scene = await startOutageScene(t, { settings: { upstreams, jobs } })
+      const { parley, models, clock } = scene
+      const bad = await callerOf(parley, 'user_max', 'bad')
       /** Creates jobs one after the other; returns the milliseconds of the slowest. */
       const slowest = async (content: string, count: number) => {
         let slowestMs = 0
         for (let n = 0; n < count; n++) {
-          const { answer: got, ms } = await createAndWait(t, stage, good, withContent(`${content} ${n}`))
+          const { answer: got, ms } = await scene.createAndWait(says(`${content} ${n}`))
           completed(got)
           slowestMs = Math.max(slowestMs, ms)
-          stage.clock.advance(2 * STEP_MS)
+          clock.advance(2 * STEP_MS)
         }
         return slowestMs
       }
       const quietMs = await slowest('quiet', 5)
-      models.script = (request) => (contentOf(request).startsWith('bad') ? answer : undefined)
-      const ids = await createBatches(
-        stage,
+      models.script = ({ text }) => (text.includes('"bad ') ? answer : undefined)
+      const ids = await scene.createJobs(
+        Array.from({ length: ATTACKS }, (_, n) => says(`bad ${n}`)),
         bad,
-        Array.from({ length: ATTACKS }, (_, n) => withContent(`bad ${n}`)),
       )
-      const startMs = stage.clock.nowMs()
+      const startMs = clock.nowMs()
       const slowestMs = await slowest('good', 30)
       // Times are multiples of the clock's step.
       const mostMs = 1.5 * Math.max(quietMs, STEP_MS) + CALL_TIMEOUT_MS
@@ -71,11 +60,11 @@ onEachStore(() => {
       assert.ok(slowestMs <= mostMs, `${slowestMs} ms instead of ${mostMs}`)
       const limit = await metric(parley, 'parley_upstream_calls{upstream="openai",state="places"}')
       assert.ok(limit >= 0.8 * CONCURRENCY, `the limit fell to ${limit}`)
-      await untilTrue(t, stage, allEnded(parley, bad, ids), 1000)
-      const endedMs = stage.clock.nowMs() - startMs
+      await scene.ended(ids, 1000, bad)
+      const endedMs = clock.nowMs() - startMs
       assert.ok(endedMs <= PATIENCE_MS + SWEEP_MS, `the last job ended after ${endedMs} ms`)
-      failed(await parley.get(`${MESSAGES}/${ids[0]}`, bad))
-      for (const { status, error } of await readJobs(parley, bad, ids)) {
+      failed(await bad.read(ids[0]))
+      for (const { status, error } of await readJobs(parley, bad.key, ids)) {
         assert.equal(status, 'failed')
         assert.match(`${error.message} ${error.upstream_status} ${error.upstream_message}`, cause)
       }
