@@ -26,9 +26,16 @@ test('the connections of a client count as one, also if a proxy adds their ports
   for (const [client, ...same] of [
     ['192.0.2.1', '192.0.2.1:4711', '::ffff:192.0.2.1', '[::ffff:192.0.2.1]:4711'],
     ['2001:db8:1:2::1', '[2001:db8:1:2::1]:4711', '[2001:db8:1:2::1]', '2001:db8:1:2:3::4711'],
+    ['2001:db8::1', '2001:db8:0:0:ffff:ffff:ffff:ffff'],
     ['unknown', 'unknown'],
   ] as const) {
     for (const one of same) assert.equal(networkOf(one), networkOf(client))
   }
-  assert.notEqual(networkOf('192.0.2.1:4711'), networkOf('192.0.2.2:4711'))
+  for (const [one, other] of [
+    ['192.0.2.1:4711', '192.0.2.2:4711'],
+    ['2001:db8::1', '2001:db8:0:1::1'],
+    ['::1', '1::'],
+  ] as const) {
+    assert.notEqual(networkOf(one), networkOf(other))
+  }
 })
