@@ -1,12 +1,18 @@
-/** Tests API keys, and what a key determines about its caller (SPEC §5). */
+/**
+ * Tests API keys, and what a key determines about its caller (SPEC §5); the limit for keys that do not exist, which counts by the
+ * caller's address and applies before the database is queried; and the pace of responses to rejected requests, per account, or
+ * per address if the request has no valid key.
+ */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import test from 'node:test'
-import { hashKey, issueKey, makeKey } from '../../src/accounts/key.ts'
+import test, { type TestContext } from 'node:test'
+import { hashKey, makeKey } from '../../src/accounts/key.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
-import { BATCHES, callerOf, DAY_MS, idOf, ME, MESSAGES, shareStage, startScene } from './caller.ts'
+import { BATCHES, type Caller, callerOf, idOf, ME, MESSAGES, shareStage, startScene } from './caller.ts'
 import { completed, granted, invalid, refused } from './expect.ts'
+import { openLine } from './raw-http.ts'
 
 const PROBLEMS = {
   missing: 'The request has no API key.',
@@ -16,7 +22,7 @@ const PROBLEMS = {
 }
 
 function unauthorised(answer: Answer, problem: keyof typeof PROBLEMS = 'unknown'): void {
-  assert.deepEqual(refused(answer, 401), {
+  refused(answer, 401, {
     message: 'API key is required.',
     details: `Supply a valid API key in the x-api-key header. ${PROBLEMS[problem]}`,
   })
@@ -25,6 +31,42 @@ function unauthorised(answer: Answer, problem: keyof typeof PROBLEMS = 'unknown'
 /** Changes the last character of the key, so that the key's checksum is wrong. */
 function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
+}
+
+const MAX_UNKNOWN = 5
+const MINUTE_MS = 60_000
+
+async function startGuessing(t: TestContext, settings: object = {}) {
+  const limits = { unknown_keys_per_minute: MAX_UNKNOWN }
+  const scene = await startScene(t, { settings: { limits, ...settings } })
+  const guess = (address?: string) =>
+    scene.parley.get(ME, makeKey(), address ? { 'x-forwarded-for': address } : {})
+  const guessTooOften = async (address?: string) => {
+    for (let sent = 0; sent < MAX_UNKNOWN; sent++) refused(await guess(address), 401)
+  }
+  return { ...scene, guess, guessTooOften }
+}
+
+const PER_SECOND = 5
+const TURN_MS = 1000 / PER_SECOND
+const LONGEST_MS = 10_000
+
+const sendInvalid = (caller: Caller) => caller.post(MESSAGES, {})
+
+/** Sends as many requests as Parley rejects without a delay. */
+async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
+  for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
+}
+
+async function startPaced(t: TestContext) {
+  const limits = { rejections_per_second: PER_SECOND }
+  const scene = await startScene(t, { settings: { limits, trust_proxy: true } })
+  /** Resolves when this many responses have been delayed. */
+  const delayedAre = async (count: number) => {
+    const line = `\nparley_rejections_delayed_total ${count}\n`
+    while (!(await scene.parley.get('/metrics')).text.includes(line)) {}
+  }
+  return { ...scene, delayedAre }
 }
 
 onEachStore(async () => {
@@ -93,14 +135,6 @@ onEachStore(async () => {
     granted(await parley.get(ME, undefined, { 'X-API-Key': key }), 200)
   })
 
-  test('5.1 health, metrics and documents need no key', async (t) => {
-    const { parley } = await begin(t)
-    const documents = ['/openapi.json', '/admin/api/openapi.json', '/docs', '/docs/js/scalar.js']
-    for (const path of ['/healthz', '/readyz', '/metrics', '/metrics/queue', ...documents]) {
-      assert.equal((await parley.get(path)).status, 200, path)
-    }
-  })
-
   test('5.2 401 for a revoked key within 5 seconds, while the other keys of the account continue', async (t) => {
     const { parley, caller, clock } = await begin(t)
     const other = await callerOf(parley, 'user_max', caller.account)
@@ -111,17 +145,6 @@ onEachStore(async () => {
     unauthorised(await caller.get(ME), 'revoked')
     unauthorised(await caller.create(), 'revoked')
     completed(await other.read(id))
-  })
-
-  test('5.2 401 for an expired key', async (t) => {
-    const { parley, clock } = await begin(t)
-    const wanted = { account: 'short', tier: 'user_go', expiresDays: 1, nowMs: clock.nowMs() }
-    const issued = await issueKey(parley.store, wanted)
-    assert.ok(issued.kind === 'issued')
-    clock.skip(DAY_MS - 1)
-    granted(await parley.get(ME, issued.key), 200)
-    clock.advance(5000)
-    unauthorised(await parley.get(ME, issued.key), 'expired')
   })
 
   test('5.2 a key that was refused before it was made works within 5 seconds', async (t) => {
@@ -165,8 +188,7 @@ onEachStore(async () => {
     const long = { messages: [{ role: 'user', content: 'hello '.repeat(100) }] }
     const wrong = { messages: [] }
     const dear = { model: 'gpt-5' }
-    const is = (answer: Answer, status: number, message: RegExp) =>
-      assert.match(refused(answer, status).message, message)
+    const is = (answer: Answer, status: number, message: RegExp) => refused(answer, status, { message })
 
     unauthorised(await parley.post(BATCHES, `[${large}`), 'missing')
     is(await caller.batch(`[${large}`), 413, /too large/)
@@ -188,9 +210,147 @@ onEachStore(async () => {
     assert.equal(models.requests.length, 0)
   })
 
-  test('5.3 jobs belong to the account: one key creates, another reads', async (t) => {
-    const { parley, caller } = await begin(t)
-    const other = await callerOf(parley, 'user_max', caller.account)
-    completed(await other.ended(await caller.enqueueOne()))
+  test('too many unknown keys: 429 that names the limit, for a minute, and the database is not asked', async (t) => {
+    const { parley, clock, guess, guessTooOften } = await startGuessing(t)
+    const { mock } = t.mock.method(parley.store, 'findKey')
+    await guessTooOften()
+    assert.equal(mock.callCount(), MAX_UNKNOWN)
+    for (let more = 0; more < 20; more++) {
+      const answer = await guess()
+      refused(answer, 429, {
+        message: 'Too many unknown API keys.',
+        details:
+          /^An address may send at most 5 unknown keys per minute .*\(limits\.unknown_keys_per_minute\)/,
+      })
+      assert.equal(answer.headers.get('retry-after'), '60')
+    }
+    refused(await parley.post(MESSAGES, job(), makeKey()), 429)
+    assert.equal(mock.callCount(), MAX_UNKNOWN)
+    assert.match((await parley.get('/metrics')).text, /^parley_unknown_key_rejections_total 21$/m)
+    clock.advance(MINUTE_MS)
+    refused(await guess(), 401)
+  })
+
+  test('a key that exists is never rejected: in use, new, never used before, revoked or expired', async (t) => {
+    const { parley, caller: used, clock, guess, guessTooOften } = await startGuessing(t)
+    const [unused, revoked] = [await callerOf(parley), await callerOf(parley)]
+    const { key_id } = await revoked.me()
+    await used.me()
+    await guessTooOften()
+    refused(await guess(), 429)
+    for (const caller of [used, unused]) {
+      await caller.me()
+      completed(await caller.create())
+    }
+    await parley.store.revokeKey(key_id, clock.nowMs())
+    clock.advance(2000)
+    // A revoked key existed, so its use is not a guess and does not count.
+    for (const key of [revoked.key, 'malformed', undefined]) refused(await parley.get(ME, key), 401)
+    const late = await callerOf(parley, 'user_go', 'late')
+    clock.advance(2000)
+    refused(await guess(), 429)
+    await late.me()
+    await used.me()
+  })
+
+  test('malformed keys, and one unknown key many times at once, are no guesses', async (t) => {
+    const { parley, guess } = await startGuessing(t)
+    const one = makeKey()
+    for (let sent = 0; sent < 3 * MAX_UNKNOWN; sent++) {
+      for (const key of [`prl_${sent}`, one]) refused(await parley.get(ME, key), 401)
+    }
+    refused(await guess(), 401)
+  })
+
+  test('behind a trusted proxy the address is the caller’s own, and otherwise the proxy’s', async (t) => {
+    const [one, other] = ['203.0.113.7', '203.0.113.8']
+    const trusting = await startGuessing(t, { trust_proxy: true })
+    await trusting.guessTooOften(one)
+    refused(await trusting.guess(one), 429)
+    refused(await trusting.guess(other), 401)
+    const suspicious = await startGuessing(t)
+    await suspicious.guessTooOften(one)
+    refused(await suspicious.guess(other), 429)
+  })
+
+  test('an account whose requests are rejected too often gets its answers at the pace', async (t) => {
+    const { parley, caller, clock, delayedAre } = await startPaced(t)
+    await spendBurst(() => sendInvalid(caller), 400)
+    let answered = 0
+    const answers = [1, 2, 3].map(async () => {
+      refused(await sendInvalid(caller), 400)
+      answered += 1
+    })
+    await delayedAre(3)
+    for (const [before] of answers.entries()) {
+      await parley.get('/healthz')
+      assert.equal(answered, before)
+      clock.advance(TURN_MS)
+      while (answered === before) await parley.get('/healthz')
+    }
+    await Promise.all(answers)
+  })
+
+  test('its jobs are not delayed, nor are rejections of other accounts and addresses', async (t) => {
+    const { parley, caller, delayedAre } = await startPaced(t)
+    await spendBurst(() => sendInvalid(caller), 400)
+    const late = sendInvalid(caller)
+    await delayedAre(1)
+    completed(await caller.create())
+    refused(await sendInvalid(await callerOf(parley, 'user_free')), 400)
+    refused(await parley.get(ME), 401)
+    await parley.stop()
+    refused(await late, 400)
+  })
+
+  test('requests without a valid key are paced by address, and keys that are valid are not', async (t) => {
+    const { parley, caller, clock, delayedAre } = await startPaced(t)
+    const from = (address: string) => parley.get(ME, 'no key', { 'x-forwarded-for': address })
+    await spendBurst(() => from('192.0.2.1'), 401)
+    const late = from('192.0.2.1')
+    await delayedAre(1)
+    refused(await from('192.0.2.2'), 401)
+    completed(await caller.create({}, { 'x-forwarded-for': '192.0.2.1' }))
+    clock.advance(TURN_MS)
+    refused(await late, 401)
+  })
+
+  test('a body counts by its bytes, and no answer is delayed for more than ten seconds', async (t) => {
+    const { caller, clock, delayedAre } = await startPaced(t)
+    refused(await caller.batch([job({ messages: [], model: 'x'.repeat(2 ** 20) })]), 400)
+    const late = sendInvalid(caller)
+    await delayedAre(1)
+    clock.advance(LONGEST_MS)
+    refused(await late, 400)
+  })
+
+  test('a 503 of a database that rejects writes is not delayed, and does not count', async (t) => {
+    const { parley, caller } = await startPaced(t)
+    await spendBurst(() => sendInvalid(caller), 400)
+    parley.store.accept = () => Promise.reject(new StoreUnavailable('the disk is full'))
+    for (let sent = 0; sent < 3; sent++) refused(await caller.create(), 503)
+    assert.match((await parley.get('/metrics')).text, /\nparley_rejections_delayed_total 0\n/)
+  })
+
+  test('a large file that needs no key counts by its bytes, for the address, and answers of accounts do not', async (t) => {
+    const { parley, caller, clock, delayedAre } = await startPaced(t)
+    const script = () => parley.get('/docs/js/scalar.js')
+    assert.equal((await script()).status, 200)
+    const late = script()
+    await delayedAre(1)
+    completed(await caller.create())
+    assert.equal((await parley.get('/healthz')).status, 200)
+    clock.advance(LONGEST_MS)
+    assert.equal((await late).status, 200)
+  })
+
+  test('what a client that hangs up would have got is dropped', async (t) => {
+    const { parley, caller, clock, delayedAre } = await startPaced(t)
+    await spendBurst(() => sendInvalid(caller), 400)
+    const line = openLine(parley)
+    line.send(`GET ${MESSAGES}/x HTTP/1.1\r\nhost: parley\r\nx-api-key: ${caller.key}\r\n\r\n`)
+    await delayedAre(1)
+    line.hangUp()
+    while (clock.pending().includes(TURN_MS)) await parley.get('/healthz')
   })
 })

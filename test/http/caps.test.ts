@@ -1,12 +1,14 @@
-/** Tests monthly caps, quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
+/** Tests monthly caps, also in money, quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { reply, type Script } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
+import { type Reply, reply, type Script } from '../model-server.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
+import { type Answer, job } from '../parley.ts'
 import { NO_CAPS } from '../store-contract/fixtures.ts'
-import { type Caller, callerOf, idOf, startScene } from './caller.ts'
+import { eventually } from '../support/eventually.ts'
+import { type Caller, callerOf, idOf, MESSAGES, startScene } from './caller.ts'
 import { completed, granted, invalid, refused } from './expect.ts'
+import { answering, billing, priced, pricedSettings } from './priced-jobs.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
 /** A node knows a changed cap, quota or suspension after this many milliseconds. */
@@ -29,6 +31,18 @@ const start = (t: TestContext, limits: Limits = {}, script: Script = () => undef
     tier: 'user_go',
     account: 'acme',
   })
+
+/** Starts a scene whose jobs reserve the most that they may cost, and free the rest when they end. */
+async function startPriced(t: TestContext, cap: number, script: () => Reply = () => answering(1)) {
+  const scene = await startScene(t, {
+    settings: pricedSettings('user_go', cap),
+    script,
+    tier: 'user_go',
+    account: 'acme',
+  })
+  const create = (tokens: number) => scene.caller.post(MESSAGES, priced(tokens))
+  return { ...scene, create }
+}
 
 onEachStore(() => {
   test('a cap on jobs: 403 that names it and when it resets; nothing is created, and reads continue', async (t) => {
@@ -55,7 +69,7 @@ onEachStore(() => {
     const other = await callerOf(parley, 'user_go', 'other')
     const ids = await caller.enqueue([job(), job()])
     clock.advance(PAUSE_MS)
-    assert.deepEqual(refused(await caller.batch([job(), job()]), 403), {
+    refused(await caller.batch([job(), job()]), 403, {
       message:
         'Quota reached: tier user_go allows 3 open jobs, account acme has 2, and this request would add 2.',
       details: 'Wait until some of them have finished. A batch is rejected as a whole.',
@@ -112,7 +126,7 @@ onEachStore(() => {
   test('a create over the quota calls no model, and takes nothing of a monthly cap', async (t) => {
     const { caller, models } = await start(t, { max_open_jobs: 0, max_monthly_jobs: 1 })
     for (let time = 0; time < 3; time++) {
-      assert.match(refused(await caller.create(), 403).message, /^Quota reached/)
+      refused(await caller.create(), 403, { message: /^Quota reached/ })
     }
     assert.deepEqual([models.requests.length, (await caller.me()).usage.jobs], [0, 0])
   })
@@ -154,8 +168,7 @@ onEachStore(() => {
     await parley.store.setCaps('acme', { ...NO_CAPS, monthlyJobs: 2 })
     clock.advance(FRESH_MS)
     completed(await caller.create())
-    const { message } = refused(await caller.create(), 403)
-    assert.match(message, /account acme allows 2 jobs per month, and 2 are used/)
+    refused(await caller.create(), 403, { message: /account acme allows 2 jobs per month, and 2 are used/ })
   })
 
   test("an account's own quota overrides its tier's, within two seconds", async (t) => {
@@ -174,13 +187,106 @@ onEachStore(() => {
     const id = await caller.enqueueOne()
     await parley.store.suspend('acme', clock.nowMs())
     clock.advance(FRESH_MS)
-    const { message } = refused(await caller.create(), 403)
-    assert.equal(message, 'Account acme is suspended: it can read its jobs, but cannot create new ones.')
+    refused(await caller.create(), 403, {
+      message: 'Account acme is suspended: it can read its jobs, but cannot create new ones.',
+    })
     refused(await caller.batch([job()]), 403)
     assert.equal(completed(await caller.ended(id)), 'echo: Hello')
     assert.equal((await caller.me()).suspended, true)
     await parley.store.suspend('acme', null)
     clock.advance(FRESH_MS)
     completed(await caller.create())
+  })
+
+  test('open jobs count with what they may cost, finished ones with what they cost', async (t) => {
+    const { caller, models, create } = await startPriced(t, 0.01, () => reply.stall(answering(40)))
+    const first = await caller.enqueue([priced(500), priced(400)])
+    refused(await caller.batch([priced(50), priced(51)]), 403, {
+      message:
+        'Monthly cap reached: tier user_go allows a cost of 0.01 per month, 0.009 are used, and this request may cost 0.00101. The cap resets at 2026-02-01T00:00:00Z.',
+      details: /options\.max_tokens limits that/,
+    })
+    const last = await caller.enqueue([priced(50), priced(50)])
+    refused(await create(1), 403)
+    const me = await caller.me()
+    assert.deepEqual([me.limits.max_monthly_cost, me.reserved_cost, me.usage.cost], [0.01, 10_000, undefined])
+    await models.received(4)
+    models.script = () => answering(40)
+    models.release()
+    // Each of these jobs costs 400.
+    for (const id of [...first, ...last]) completed(await caller.ended(id))
+    completed(await create(840))
+  })
+
+  test('a model without a price, a cached answer and a repeated request are accepted over the cap', async (t) => {
+    const { parley, caller, create } = await startPriced(t, 0.001, () => answering(100))
+    const first = priced(100)
+    const keyed = { 'idempotency-key': 'one' }
+    const id = idOf(await caller.post(MESSAGES, first, keyed))
+    refused(await create(1), 403)
+    assert.equal(idOf(await caller.post(MESSAGES, first, keyed)), id)
+    completed(await caller.post(MESSAGES, first))
+    completed(await caller.create({ model: 'free' }))
+    const request = { model: 'priced', messages: [{ role: 'user', content: 'Hello' }] }
+    const authorization = `Bearer ${caller.key}`
+    const v1 = await parley.post('/v1/chat/completions', request, undefined, { authorization })
+    assert.deepEqual([v1.status, v1.body.error.code], [429, 'insufficient_quota'])
+  })
+
+  if (storeName() === 'Postgres') {
+    test('while a node of an earlier version is alive, nothing is counted in money, and the log reports it', async (t) => {
+      const { addEarlierNode } = await import('./earlier-node.ts')
+      const { parley, caller, create } = await startPriced(t, 0)
+      refused(await create(1), 403)
+      const endNode = await addEarlierNode(t, parley, 'options')
+      const until = (status: number) =>
+        eventually(
+          () => caller.post(`${MESSAGES}?include=usage`, priced(1)),
+          (answer) => answer.status === status,
+          { signal: t.signal },
+        )
+      assert.equal('cost' in granted(await until(200), 200).usage, false)
+      const warnings = parley.log.filter(({ message }) =>
+        /prices and caps in money have no effect/.test(message),
+      )
+      assert.equal(warnings.length, 1)
+      await endNode()
+      refused(await until(403), 403)
+    })
+  }
+
+  test("an account's own cap in money overrides its tier's", async (t) => {
+    const { parley, create, clock } = await startPriced(t, 0)
+    refused(await create(1), 403)
+    await parley.store.setCaps('acme', { ...NO_CAPS, monthlyCost: 20 })
+    clock.advance(FRESH_MS)
+    completed(await create(1))
+    completed(await create(1))
+    refused(await create(1), 403, { message: /account acme allows a cost of 0.00002 / })
+    await parley.store.setCaps('acme', { ...NO_CAPS, monthlyCost: 'none' })
+    clock.advance(FRESH_MS)
+    completed(await create(1))
+  })
+
+  test('a thousand creates, 200 at a time, cost no more than the cap, to the millionth', async (t) => {
+    const { script, cost } = billing()
+    const { caller, create } = await startPriced(t, 0.005, script)
+    // 200 callers at a time, because a busy listener resets further connections.
+    const callers = Array.from({ length: 200 }, async () => {
+      const own: Answer[] = []
+      for (let sent = 0; sent < 5; sent++) own.push(await create(7))
+      return own
+    })
+    const answers = (await Promise.all(callers)).flat()
+    const accepted = answers.filter(({ status }) => status === 200)
+    assert.equal(answers.filter(({ status }) => status === 403).length, 1000 - accepted.length)
+    // Even if each job cost the most that it may cost, 71 jobs would fit.
+    assert.ok(accepted.length >= 71, `${accepted.length}`)
+    const { usage, reserved_cost } = await caller.me()
+    assert.deepEqual([usage.cost, reserved_cost], [cost(), 0])
+    assert.ok(cost() <= 5000)
+    // Creates jobs until what is left of the cap is too little for one more.
+    while ((await create(7)).status === 200);
+    assert.ok(cost() > 5000 - 70 && cost() <= 5000, `${cost()}`)
   })
 })

@@ -110,17 +110,6 @@ onEachStore(async () => {
     assert.deepEqual([idOf(answer), models.requests.length], [id, 1])
   })
 
-  test('4.3 202 with the same identifier when the repeated wait ends', async (t) => {
-    const { parley, caller, models, clock } = await begin(t, () => reply.stall())
-    const repeated = jobIsRead(t, parley)
-    const answers = [caller.create({}, ORDER), caller.create({}, ORDER)]
-    await models.received(1)
-    await repeated
-    clock.advance(90_000)
-    const [first, second] = (await Promise.all(answers)).map(timedOut)
-    assert.equal(first, second)
-  })
-
   test('4.3 of concurrent creates under one key one makes the job, and all are answered with it', async (t) => {
     const { caller, models } = await begin(t)
     const answers = await Promise.all(Array.from({ length: 20 }, () => caller.create({}, ORDER)))

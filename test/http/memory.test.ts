@@ -169,22 +169,11 @@ onEachStore(() => {
     }
   })
 
-  test('a large result is read as it was stored', async (t) => {
-    const content = '𝒳€x'.repeat(60_000)
-    const { parley, caller } = await start(t, () => reply.text(content))
-    const created = await caller.create()
-    assert.equal(completed(created), content)
-    const read = await caller.read(idOf(created))
-    assert.equal(completed(read), content)
-    assert.equal(read.headers.get('content-length'), String(Buffer.byteLength(read.text)))
-    await nothingHeld(parley)
-  })
-
-  test('large answers beyond the part of an account: a read gets 503, a single create 202 with its id', async (t) => {
+  test('large answers come as they were stored, and beyond the part of an account a read gets 503, a single create 202 with its id', async (t) => {
     const { parley, caller: mine, models } = await start(t, () => reply.text(LARGE))
     const other = await callerOf(parley, 'user_max', 'other')
     const created = await mine.create()
-    assert.equal(completed(created).length, LARGE.length)
+    assert.ok(completed(created) === LARGE, 'the answer is not the text of the model')
     await nothingHeld(parley)
 
     const { hostname, port } = new URL(parley.url)
@@ -201,7 +190,7 @@ onEachStore(() => {
     assert.equal(completed(await other.create()), 'short')
     neverReads.destroy()
     await nothingHeld(parley)
-    completed(await mine.read(single))
+    assert.ok(completed(await mine.read(single)) === LARGE, 'the read is not the text of the model')
     await nothingHeld(parley)
   })
 

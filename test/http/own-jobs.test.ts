@@ -1,9 +1,13 @@
-/** Tests what callers do with their own jobs: `POST …/{jobId}/cancel` and `DELETE …/{jobId}`. */
+/**
+ * Tests what callers do with their own jobs, `POST …/{jobId}/cancel` and `DELETE …/{jobId}`, and that the call of a cancelled job
+ * ends within half a second, whoever cancelled it.
+ */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test, { type TestContext } from 'node:test'
+import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import type { Answer } from '../parley.ts'
+import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import {
   type Caller,
@@ -39,6 +43,9 @@ async function receiverScene(t: TestContext) {
   return { receiver, callback: { callback_url: receiver.url }, scene, ...scene }
 }
 
+const LOOK_MS = 500
+const ONE_AT_A_TIME = { jobs: { concurrency: 1 } }
+
 onEachStore(async () => {
   const begin = await shareStage()
 
@@ -69,7 +76,7 @@ onEachStore(async () => {
   })
 
   test('cancel: a queued job never runs, and a single create that waits for it gets its end', async (t) => {
-    const scene = await startScene(t, { settings: { jobs: { concurrency: 1 } } })
+    const scene = await startScene(t, { settings: ONE_AT_A_TIME })
     const { parley, caller, models } = scene
     await runningJob(scene)
     const created = caller.create({ model: 'gpt-5' })
@@ -82,17 +89,18 @@ onEachStore(async () => {
     assert.equal(models.requests.length, 1)
   })
 
-  test('cancel: 200 again for a job that was cancelled before, by anyone; 409 if it ended otherwise', async (t) => {
+  test('cancel: 200 again for a job that was cancelled before, by anyone; 409 if it ended otherwise. delete: 409 until then', async (t) => {
     const scene = await begin(t)
     const { parley, caller, clock } = scene
     const mine = await runningJob(scene)
+    refused(await caller.remove(mine), 409, { message: 'The job has not finished.' })
     const first = await caller.cancel(mine)
     assert.equal((await caller.cancel(mine)).text, first.text)
     const operators = await runningJob(scene)
     assert.equal(await parley.store.cancelJob(operators, clock.nowMs()), 'cancelled')
     assert.equal(failed(await caller.cancel(operators)).cancelled_by, 'operator')
     const done = await endedJob(scene)
-    assert.equal(refused(await caller.cancel(done), 409).message, 'The job has already finished.')
+    refused(await caller.cancel(done), 409, { message: 'The job has already finished.' })
     completed(await caller.read(done))
   })
 
@@ -109,7 +117,7 @@ onEachStore(async () => {
     // Usage counts tokens. Creates are checked against bytes, of which a text never has fewer than tokens.
     assert.ok(usage.input_tokens >= 120 && usage.input_tokens < 140, `${usage.input_tokens}`)
     clock.advance(60_000)
-    assert.match(refused(await caller.create(), 403).message, /^Monthly cap reached/)
+    refused(await caller.create(), 403, { message: /^Monthly cap reached/ })
   })
 
   test('cancel: its callback is sent, and says who cancelled it', async (t) => {
@@ -155,23 +163,15 @@ onEachStore(async () => {
     assert.equal(models.requests.length, 2)
   })
 
-  test('delete: 409 until the job has ended', async (t) => {
-    const scene = await begin(t)
-    const { caller } = scene
-    const id = await runningJob(scene)
-    assert.equal(refused(await caller.remove(id), 409).message, 'The job has not finished.')
-    failed(await caller.cancel(id))
-    granted(await caller.remove(id), 200)
-  })
-
   test('delete: 409 until the callback is delivered or has failed, unless it is dropped', async (t) => {
     const { receiver, callback, scene, caller, parley } = await receiverScene(t)
     receiver.script({ kind: 'stall' })
     const owed = await endedJob(scene, { callback })
     await receiver.received(1)
-    const { message, details } = refused(await caller.remove(owed), 409)
-    assert.equal(message, 'The callback of the job has not been delivered yet.')
-    assert.match(details ?? '', /drop_callback=true/)
+    refused(await caller.remove(owed), 409, {
+      message: 'The callback of the job has not been delivered yet.',
+      details: /drop_callback=true/,
+    })
     refused(await caller.remove(owed, '?drop_callback=false'), 409)
     granted(await caller.remove(owed, '?drop_callback=true'), 200)
     receiver.release()
@@ -185,23 +185,6 @@ onEachStore(async () => {
     }
   })
 
-  test('another account’s job is as unknown as any: it is neither cancelled nor deleted', async (t) => {
-    const scene = await begin(t)
-    const { parley, caller: theirs } = scene
-    const mine = await callerOf(parley, 'user_max', 'mine')
-    const [done, open] = [await endedJob(scene), await runningJob(scene)]
-    for (const send of [cancel, remove]) {
-      const unknown = await send(mine, randomUUID())
-      refused(unknown, 404)
-      for (const id of [done, open, 'x', '%zz', 'batches']) {
-        const answer = await send(mine, id)
-        assert.deepEqual([answer.status, answer.text], [404, unknown.text], id)
-      }
-    }
-    completed(await theirs.read(done))
-    assert.equal(granted(await theirs.read(open), 200).status, 'assigned')
-  })
-
   test('429 past the cancels or deletes of a key in a minute, counted apart from each other and from reads', async (t) => {
     const { parley, caller, clock } = await startScene(t, {
       settings: { limits: { cancels_per_minute: 2, deletes_per_minute: 1 } },
@@ -213,7 +196,7 @@ onEachStore(async () => {
     ] as const) {
       for (let done = 0; done < limit; done++) refused(await send(caller, randomUUID()), 404)
       const over: Answer = await send(caller, randomUUID())
-      assert.deepEqual(refused(over, 429), {
+      refused(over, 429, {
         message: 'Rate limit exceeded.',
         details: `This key may ${what} at most ${limit} jobs per minute (limits.${what}s_per_minute). Try again in 60 s.`,
       })
@@ -248,13 +231,42 @@ onEachStore(async () => {
     assert.deepEqual(await parley.store.listAuditEntries({ limit: 10 }), [])
   })
 
-  test('a body is not needed, and one that is not JSON is rejected', async (t) => {
-    const { parley, caller } = await begin(t)
-    const path = `${MESSAGES}/${randomUUID()}`
-    refused(await caller.post(`${path}/cancel`, {}), 404)
-    refused(await caller.post(`${path}/cancel`, '{'), 400)
-    refused(await caller.post(`${path}/cancel`, 'x', { 'content-type': 'text/plain' }), 415)
-    refused(await parley.request(`${path}/cancel`, { method: 'POST' }), 401)
-    refused(await parley.request(path, { method: 'DELETE' }), 401)
+  test('a running job: its call to the model server is cut off, and the next job takes its slot', async (t) => {
+    const { parley, caller, models, clock } = await startScene(t, {
+      settings: ONE_AT_A_TIME,
+      script: (_request, index) => (index === 0 ? reply.stall() : undefined),
+    })
+    const [running = '', waiting] = await caller.enqueue([job(), job()])
+    await models.received(1)
+    assert.equal(await parley.store.cancelJob(running, clock.nowMs()), 'cancelled')
+    assert.deepEqual(failed(await caller.read(running)), {
+      code: 'cancelled',
+      message: 'An operator of the service cancelled the job.',
+      cancelled_by: 'operator',
+    })
+    clock.advance(LOOK_MS)
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    completed(await caller.ended(waiting))
+    assert.equal(failed(await caller.read(running)).code, 'cancelled')
+    const { usage } = await caller.me()
+    assert.deepEqual([usage.jobs, usage.failed_jobs, usage.calls], [2, 1, 1])
+  })
+
+  test('callers that wait for a job get its end, whether it ran or was queued', async (t) => {
+    const { parley, caller, models, clock } = await startScene(t, {
+      settings: ONE_AT_A_TIME,
+      script: () => reply.stall(),
+    })
+    const first = caller.create()
+    await models.received(1)
+    const second = caller.create()
+    await pendingResponsesAre(t, parley, 2)
+    while ((await parley.store.depth()).waiting !== 1);
+    const beforeJobId = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+    const which = { account: 'user_max', running: true, beforeJobId, limit: 10, nowMs: clock.nowMs() }
+    assert.equal(await parley.store.cancelJobs(which), 2)
+    clock.advance(LOOK_MS)
+    for (const answer of [await first, await second]) assert.equal(failed(answer).code, 'cancelled')
+    assert.equal(await models.requests[0]?.ended, 'cut')
   })
 })

@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { Slots } from '../model-servers/slots.ts'
 import { onAnyStore, onEachStore, storeName } from '../on-each-store.ts'
-import type { Answer, Parley } from '../parley.ts'
+import type { Parley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 import { LONG_STEP_MS, metric, numbered, ONE_SLOT, running } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
@@ -150,20 +150,6 @@ onEachStore(() => {
     const calls = models.completions()
     assert.equal(calls.length, tried + 1)
     for (const { body } of calls.slice(1)) assert.equal(body.messages.at(-2)?.role, 'assistant')
-  })
-
-  test('with jobs.patience_seconds 0 a job fails after three tries', async (t) => {
-    const scene = await startOutageScene(t, {
-      settings: { jobs: { patience_seconds: 0 } },
-      script: () => reply.status(503),
-    })
-    let answer: Answer | undefined
-    void scene.caller.create().then((got) => {
-      answer = got
-    })
-    await scene.until(() => answer !== undefined)
-    assert.equal(failed(answer as Answer).upstream_status, 503)
-    assert.equal(scene.calls(), 3)
   })
 
   test('with jobs.patience_seconds 0, many jobs at a server that answers nothing fail soon, and others are answered', async (t) => {

@@ -129,10 +129,11 @@ onEachStore(() => {
     const settings = { tiers: { user_go: { priorities: ['low'] } } }
     const { parley, caller: max } = await startScene(t, { settings })
     const [go, pro] = [await callerOf(parley, 'user_go'), await callerOf(parley, 'user_pro')]
-    const { message, details } = refused(await pro.create({ priority: 'high' }), 403)
-    assert.equal(message, 'Priority not allowed: jobs of tier user_pro may not have the priority high.')
-    assert.equal(details, 'priority: must be normal or low.')
-    assert.equal(refused(await go.create({ priority: 'normal' }), 403).details, 'priority: must be low.')
+    refused(await pro.create({ priority: 'high' }), 403, {
+      message: 'Priority not allowed: jobs of tier user_pro may not have the priority high.',
+      details: 'priority: must be normal or low.',
+    })
+    refused(await go.create({ priority: 'normal' }), 403, { details: 'priority: must be low.' })
     invalid(await max.create({ priority: 'urgent' }), /^priority: must be one of .*high/)
     invalid(await max.batch([job({ priority: 1 })]), /^jobs\[0\]\.priority: /)
     const admin = await adminOf(parley)

@@ -1,4 +1,4 @@
-/** Tests the limits of each tier (SPEC §8), except batch sizes (batches.test.ts) and reads (reads.test.ts). */
+/** Tests the limits of each tier (SPEC §8), except batch sizes (creates.test.ts) and reads (reads.test.ts). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
@@ -22,14 +22,19 @@ onEachStore(async () => {
 
   for (const tier of Object.keys(DEFAULTS.tiers)) {
     const allowed = tier === 'user_free' ? FREE_MODELS : MODELS
-    test(`8 ${tier} may use ${allowed.join(', ')}`, async (t) => {
+    test(`8 ${tier} may use ${allowed.join(', ')}; 403 for others, and no job is created`, async (t) => {
       const { caller } = await begin(t, undefined, tier)
       for (const model of MODELS) {
-        const answer = await caller.create({ model })
-        if (allowed.includes(model)) completed(answer)
-        else
-          assert.match(refused(answer, 403).message, new RegExp(`tier ${tier} cannot use model ${model}\\.`))
+        if (allowed.includes(model)) {
+          completed(await caller.create({ model }))
+          continue
+        }
+        const message = `Insufficient permissions: tier ${tier} cannot use model ${model}.`
+        for (const answer of [await caller.create({ model }), await caller.batch([job(), job({ model })])]) {
+          refused(answer, 403, { message, details: null })
+        }
       }
+      assert.equal((await caller.jobIds()).length, allowed.length)
       assert.deepEqual((await caller.me()).models.toSorted(), allowed.toSorted())
     })
   }
@@ -44,8 +49,9 @@ onEachStore(async () => {
     const { tier, models, limits } = await caller.me()
     assert.deepEqual([tier, models, limits.max_batch_jobs], ['gold', ['gpt-5'], 40])
     const elements = Array.from({ length: 41 }, (_, at) => says(`${at}`, { model: 'gpt-5' }))
-    const { message } = refused(await caller.batch(elements), 403)
-    assert.match(message, /exceeded for gold: at most 40, and this batch has 41/)
+    refused(await caller.batch(elements), 403, {
+      message: /exceeded for gold: at most 40, and this batch has 41/,
+    })
     granted(await caller.batch(elements.slice(1)), 202)
     const rule = 'tier: must be one of user_free, user_go, user_pro, user_max, gold'
     invalid(await admin.post('/keys', { account: 'other', tier: 'silver' }), rule)
@@ -91,12 +97,12 @@ onEachStore(async () => {
     completed(await caller.ask(text))
     const longer = says(`${text} Again`)
     const allowed = `Input too large: tier user_free allows ${limit} input tokens`
-    assert.deepEqual(refused(await caller.create({ ...longer }), 403), {
+    refused(await caller.create({ ...longer }), 403, {
       message: `${allowed}, but this job has ${tokensOf(`${text} Again`)}.`,
-      details: undefined,
+      details: null,
     })
     const many = await caller.create({ messages: Array(30).fill({ role: 'user', content: text }) })
-    assert.match(refused(many, 403).message, new RegExp(`^${allowed}, but this job has about \\d+\\.$`))
+    refused(many, 403, { message: new RegExp(`^${allowed}, but this job has about \\d+\\.$`) })
     refused(await caller.batch([job(), longer]), 403)
     assert.deepEqual([(await caller.jobIds()).length, models.requests.length], [1, 1])
   })

@@ -8,17 +8,20 @@ import { onEachStore, storeName } from '../../on-each-store.ts'
 import { type Answer, job } from '../../parley.ts'
 import { startReceiver } from '../../receiver.ts'
 import { eventually } from '../../support/eventually.ts'
-import { callerOf, idOf, LOCAL_CALLBACKS, says } from '../caller.ts'
+import { callerOf, idOf, LOCAL_CALLBACKS, type Scene, says } from '../caller.ts'
 import { completed, invalid, refused } from '../expect.ts'
 import { UNLIMITED_READS } from '../stage.ts'
-import { startAdminScene } from './admin.ts'
+import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 
 /** Parley doesn't retry after status 400, so a job fails at its first call. */
 const FAILS: Script = () => reply.status(400)
 const DONE = { skipped: 0, refused: [], waiting: 0, next: null }
 
-async function start(t: TestContext, settings: object = {}, script: Script = () => undefined) {
-  const scene = await startAdminScene(t, { settings: { ...settings }, script, account: 'acme' })
+/** Starts a scene of its own for account `acme`. */
+const start = async (t: TestContext, settings: object, script: Script = () => undefined) =>
+  withReruns(await startAdminScene(t, { settings: { ...settings }, script, account: 'acme' }))
+
+function withReruns<Given extends Scene & { readonly admin: Admin }>(scene: Given) {
   const { admin, caller } = scene
   /** Creates jobs one after the other; resolves with their IDs when all have ended. */
   const ended = async (jobs: readonly object[], owner = caller): Promise<string[]> => {
@@ -50,9 +53,13 @@ const originals = ({ jobs }: Answer['body']): string[] =>
   jobs.map(({ rerun_of }: Record<string, string>) => rerun_of)
 const without = ({ jobs, ...others }: Answer['body']) => ({ ...others, jobs: jobs.length })
 
-onEachStore(() => {
+onEachStore(async () => {
+  const beginScene = await shareAdminStage({ settings: LOCAL_CALLBACKS })
+  const begin = async (t: TestContext, script?: Script) => withReruns(await beginScene(t, script))
+
   test('a rerun has the whole request of its job, and both are linked', async (t) => {
-    const { models, clock, admin, caller, ended, linksOf } = await start(t, {}, () => reply.text('{"a":"b"}'))
+    const scene = await begin(t, () => reply.text('{"a":"b"}'))
+    const { models, clock, admin, account, caller, ended, linksOf } = scene
     const request = job({
       messages: [
         { role: 'system', content: 'Be brief.' },
@@ -77,23 +84,24 @@ onEachStore(() => {
       assert.deepEqual(after[part], before[part], part)
     }
     const [old, made] = [await admin.read(`/jobs/${id}`), await admin.read(`/jobs/${rerunId}`)]
-    assert.deepEqual([made.model, made.account, made.priority], [old.model, 'acme', 'low'])
+    assert.deepEqual([made.model, made.account, made.priority], [old.model, account, 'low'])
     assert.deepEqual([made.deadline - made.created_at, made.cache_hit], [600, false])
     assert.equal(made.created_at - old.created_at, 60)
     assert.deepEqual(await linksOf(id), [null, [rerunId]])
     assert.deepEqual(await linksOf(rerunId), [id, []])
-    const { acts } = await admin.read('/audit')
+    const { acts } = await admin.read(`/audit?account=${account}`)
     const entry = acts.find(({ what }: { what: string }) => what === 'rerun a job')
-    assert.deepEqual([entry.account, entry.target, entry.outcome], ['acme', id, `rerun as ${rerunId}`])
+    assert.deepEqual([entry.account, entry.target, entry.outcome], [account, id, `rerun as ${rerunId}`])
   })
 
   test('a job is rerun once, and again only if asked; a rerun of a rerun is linked to it', async (t) => {
-    const { ended, rerunOne, rerunEnded, linksOf } = await start(t)
+    const { ended, rerunOne, rerunEnded, linksOf } = await begin(t)
     const [id] = await ended([job()])
     const first = await rerunEnded(id)
-    const { message, details } = refused(await rerunOne(id, { again: false }), 409)
-    assert.equal(message, 'The job was not rerun.')
-    assert.match(details ?? '', new RegExp(first))
+    refused(await rerunOne(id, { again: false }), 409, {
+      message: 'The job was not rerun.',
+      details: new RegExp(first),
+    })
     const [second, third] = [await rerunEnded(id, { again: true }), await rerunEnded(first)]
     assert.equal(new Set([id, first, second, third]).size, 4)
     assert.deepEqual(await linksOf(id), [null, [first, second]])
@@ -102,7 +110,7 @@ onEachStore(() => {
 
   test('the callback is sent again only if asked', async (t) => {
     const receiver = await startReceiver({}, t)
-    const { admin, ended, rerunEnded } = await start(t, LOCAL_CALLBACKS)
+    const { admin, ended, rerunEnded } = await begin(t)
     const callback = {
       callback_url: receiver.url,
       callback_headers: { 'x-own': 'a' },
@@ -120,30 +128,30 @@ onEachStore(() => {
   })
 
   test('what cannot be rerun is refused with the reason', async (t) => {
-    const { admin, models, caller, ended, rerunOne, rerun } = await start(t, {}, FAILS)
+    const { admin, account, models, caller, ended, rerunOne, rerun } = await begin(t, FAILS)
     const [failed] = await ended([job()])
     models.script = () => reply.stall()
     const open = await caller.enqueueOne()
     await models.received(2)
-    assert.equal(refused(await rerunOne(open), 409).details, 'It has not finished.')
+    refused(await rerunOne(open), 409, { details: 'It has not finished.' })
     for (const id of [randomUUID(), 'x']) refused(await rerunOne(id), 404)
     for (const [body, details] of [
       [{}, /the body must have at least one field/],
       [{ again: true }, /at least one of account, error_code, model, from and status/],
-      [{ before: 'x', account: 'acme' }, /before/],
-      [{ limit: 0, account: 'acme' }, /limit/],
+      [{ before: 'x', account }, /before/],
+      [{ limit: 0, account }, /limit/],
     ] as const) {
       invalid(await admin.post('/jobs/rerun', body), details)
     }
 
-    await admin.run('/accounts/acme/suspend')
+    await admin.run(`/accounts/${account}/suspend`)
     const reason = refused(await rerunOne(failed), 409).details ?? ''
-    assert.match(reason, /acme is suspended/)
-    const found = await rerun({ account: 'acme' })
+    assert.match(reason, / is suspended/)
+    const found = await rerun({ account })
     const expected = [{ reason, jobs: 1, example_job_id: failed }]
     assert.deepEqual(found, { ...DONE, jobs: [], refused: expected })
-    await admin.run('/accounts/acme/resume')
-    assert.equal((await rerun({ account: 'acme' })).jobs.length, 1)
+    await admin.run(`/accounts/${account}/resume`)
+    assert.equal((await rerun({ account })).jobs.length, 1)
   })
 
   test('the tokens of a rerun are counted if their bound exceeds the limit of the new tier', async (t) => {
@@ -155,8 +163,7 @@ onEachStore(() => {
     await admin.run('/accounts/acme/tier', { tier: 'user_free' })
     await rerunEnded(short)
     for (const id of [long, split]) {
-      const { details } = refused(await rerunOne(id), 409)
-      assert.match(details ?? '', /this job has (2\d\d|at least 15\d)\./)
+      refused(await rerunOne(id), 409, { details: /this job has (2\d\d|at least 15\d)\./ })
     }
   })
 
@@ -169,7 +176,7 @@ onEachStore(() => {
   })
 
   test('a search reruns failed jobs up to its limit, and continues when it is repeated', async (t) => {
-    const { parley, models, caller, ended, rerun, linksOf } = await start(t, {}, FAILS)
+    const { parley, account, models, caller, ended, rerun, linksOf } = await begin(t, FAILS)
     const other = await callerOf(parley, 'user_max', 'other')
     const ids = await ended(Array.from({ length: 5 }, () => job()))
     await ended([job()], other)
@@ -179,7 +186,7 @@ onEachStore(() => {
     const calls = models.completions().length
     /** Reruns what the search finds, and waits until the new jobs have ended. */
     const rerunAll = async (body: object) => {
-      const found = await rerun({ account: 'acme', ...body })
+      const found = await rerun({ account, ...body })
       for (const { job_id } of found.jobs) await caller.ended(job_id)
       return found
     }
@@ -195,9 +202,9 @@ onEachStore(() => {
     assert.deepEqual(without(fourth), { ...DONE, jobs: 0, skipped: 10 })
     assert.equal(models.completions().length, calls + 5)
     assert.deepEqual(await linksOf(completed), [null, []])
-    const again = await rerun({ account: 'acme', again: true, limit: 3 })
+    const again = await rerun({ account, again: true, limit: 3 })
     assert.equal(again.jobs.length, 3)
-    const page = await rerun({ account: 'acme', again: true, before: again.next, limit: 3 })
+    const page = await rerun({ account, again: true, before: again.next, limit: 3 })
     assert.equal(new Set([...originals(again), ...originals(page)]).size, 6)
   })
 
@@ -245,7 +252,7 @@ onEachStore(() => {
   })
 
   test('a rerun calls the model although its answer is cached, and two of equal jobs are two jobs', async (t) => {
-    const { models, caller, ended, rerunEnded } = await start(t)
+    const { models, caller, ended, rerunEnded } = await begin(t)
     const ids = [idOf(await caller.create()), ...(await ended([job()]))]
     assert.equal(models.completions().length, 1)
     for (const id of ids) await rerunEnded(id)
@@ -253,7 +260,7 @@ onEachStore(() => {
   })
 
   test('if a node crashes after it accepted the job, another one links that job and makes no second one', async (t) => {
-    const { admin, parley, clock, ended, rerunOne, linksOf } = await start(t)
+    const { admin, parley, clock, ended, rerunOne, linksOf } = await start(t, {})
     const [id] = await ended([job()])
     const accepted: (string | null)[] = []
     const { mock } = t.mock.method(
@@ -290,7 +297,7 @@ onEachStore(() => {
   if (storeName() === 'Postgres') {
     test('while a node of an earlier version is alive, nothing is rerun that it would answer from the cache', async (t) => {
       const { addEarlierNode } = await import('../earlier-node.ts')
-      const { parley, ended, rerunOne, rerunEnded } = await start(t)
+      const { parley, ended, rerunOne, rerunEnded } = await start(t, {})
       const [id] = await ended([job()])
       const endNode = await addEarlierNode(t, parley)
       // Each node checks once a second which other nodes run.
@@ -301,8 +308,7 @@ onEachStore(() => {
           { signal: t.signal },
         )
       await untilKnown(false)
-      const { details } = refused(await rerunOne(id), 409)
-      assert.equal(details, 'A node of an earlier version is still running.')
+      refused(await rerunOne(id), 409, { details: 'A node of an earlier version is still running.' })
       await endNode()
       await untilKnown(true)
       await rerunEnded(id)

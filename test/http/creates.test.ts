@@ -1,14 +1,17 @@
-/** Tests requests that create one job and get its answer in the same response (SPEC §4.3). */
+/** Tests the two creates: one job whose answer is in the same response (SPEC §4.3), and several jobs (SPEC §4.1). */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { DEFAULTS } from '../../src/config/settings.ts'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { idOf, MESSAGES, shareStage, startScene } from './caller.ts'
+import { idOf, MESSAGES, says, shareStage, startScene } from './caller.ts'
 import { jobsStored, openDatabase } from './database.ts'
 import { completed, failed, invalid, refused, timedOut } from './expect.ts'
 import { pendingResponsesAre } from './stage.ts'
+
+const MAX_JOBS = { user_free: 2, user_go: 10, user_pro: 20, user_max: 30 }
 
 onEachStore(async () => {
   const begin = await shareStage()
@@ -27,19 +30,17 @@ onEachStore(async () => {
     timedOut(await answer)
   })
 
-  test('4.3 200 with exactly the completed job, the same object as a read', async (t) => {
-    const { caller } = await begin(t, () => reply.text('Hi.'))
-    const answer = await caller.create()
-    assert.equal(completed(answer), 'Hi.')
-    assert.equal((await caller.read(idOf(answer))).text, answer.text)
-  })
-
-  test('4.3 200 for a job that fails within the wait: status failed, and the error', async (t) => {
-    const { caller } = await begin(t, () => reply.refusal('No.'))
-    const answer = await caller.create()
-    assert.equal(failed(answer).code, 'content_policy_violation')
-    assert.equal((await caller.read(idOf(answer))).text, answer.text)
-  })
+  for (const [status, answer] of [
+    ['completed', reply.text('Hi.')],
+    ['failed', reply.refusal('No.')],
+  ] as const) {
+    test(`4.3 200 with exactly the ${status} job, the same object as a read`, async (t) => {
+      const { caller } = await begin(t, () => answer)
+      const created = await caller.create()
+      const read = await caller.read(idOf(created))
+      assert.deepEqual([created.body.data.status, created.text], [status, read.text])
+    })
+  }
 
   for (const [name, seconds, over] of [
     ['30, the least', 30, { timeout: 30 }],
@@ -80,15 +81,6 @@ onEachStore(async () => {
     assert.deepEqual(await caller.jobIds(), [])
   })
 
-  test('4.3 403 for a free-tier caller that asks for gpt-5, and no job is created', async (t) => {
-    const { caller } = await begin(t, undefined, 'user_free')
-    assert.deepEqual(refused(await caller.create({ model: 'gpt-5' }), 403), {
-      message: 'Insufficient permissions: tier user_free cannot use model gpt-5.',
-      details: undefined,
-    })
-    assert.deepEqual(await caller.jobIds(), [])
-  })
-
   test('4.3 503 for what too many queued writes leave no room for, and each 200 is stored', async (t) => {
     const { parley, caller } = await startScene(t, { settings: { limits: { queued_writes: 1 } } })
     // A key's first use is stored by a separate write, which must be over, because only one write may wait in this test.
@@ -101,7 +93,7 @@ onEachStore(async () => {
     const letGo = await database.holdWrites()
     const answers = Array.from({ length: 60 }, (_, index) => caller.ask(`${index}`))
     const first = await Promise.race(answers)
-    assert.match(refused(first, 503).details ?? '', /^Nothing was created/)
+    refused(first, 503, { details: /^Nothing was created/ })
     await letGo()
     const all = await Promise.all(answers)
     const good = all.filter(({ status }) => status === 200)
@@ -124,5 +116,67 @@ onEachStore(async () => {
     await pendingResponsesAre(t, parley, 0)
     models.release()
     assert.equal(completed(await caller.ended(id)), 'echo: Hello')
+  })
+
+  test('4.1 202 with one identifier per job, in the order of the array', async (t) => {
+    const { caller } = await begin(t)
+    const words = ['one', 'two', 'three', 'four', 'five']
+    const ids = await caller.enqueue(words.map((word) => says(word)))
+    for (const [index, id] of ids.entries()) {
+      assert.equal(completed(await caller.ended(id)), `echo: ${words[index]}`)
+    }
+    assert.deepEqual([...ids].sort(), ids)
+  })
+
+  for (const tier of Object.keys(DEFAULTS.tiers) as (keyof typeof DEFAULTS.tiers)[]) {
+    const most = MAX_JOBS[tier]
+    test(`4.1 202 for ${most} jobs of ${tier}, and 403 for one more`, async (t) => {
+      const { caller, models } = await begin(t, undefined, tier)
+      const { message, details } = refused(await caller.batch(Array(most + 1).fill(job())), 403)
+      assert.match(message, /^Maximum jobs per batch request exceeded for /)
+      assert.match(message, new RegExp(`${tier}.*at most ${most}, and this batch has ${most + 1}`))
+      if (tier === 'user_free') assert.match(message, /free user/)
+      assert.equal(details, undefined)
+      assert.deepEqual(await caller.jobIds(), [])
+      const ids = await caller.enqueue(Array(most).fill(job()))
+      await Promise.all(ids.map((id) => caller.ended(id)))
+      assert.ok(models.requests.length <= most)
+    })
+  }
+
+  const bad = job({ messages: [{ role: 'system', content: 'Be brief.' }] })
+  const NOT_ARRAY = /^the body must be an array of job creation objects/
+  for (const [name, bodies] of [
+    [
+      'one invalid job, and no job is created',
+      [[[job(), job(), bad], 'jobs[2].messages: must contain at least one message whose role is user']],
+    ],
+    [
+      'a batch with several wrong jobs names the first job that breaks a rule',
+      [[[job(), job({ model: 'gpt-4' }), job({ model: 'gpt-3' })], /^jobs\[1\]\.model: must be one of /]],
+    ],
+    [
+      'an empty batch, and for a body that is no array',
+      [
+        [[], 'the body must contain at least one job'],
+        ...[job(), 'null', '"text"', '7'].map((body) => [body, NOT_ARRAY] as const),
+        [[7], 'jobs[0]: must be an object'],
+        [[job(), null], 'jobs[1]: must be an object'],
+      ],
+    ],
+  ] as readonly [string, [unknown, string | RegExp][]][]) {
+    test(`4.1 400 for ${name}`, async (t) => {
+      const { caller, models } = await begin(t)
+      for (const [body, details] of bodies) invalid(await caller.batch(body), details)
+      assert.deepEqual([await caller.jobIds(), models.requests.length], [[], 0])
+    })
+  }
+
+  test('4.1 rule 2: a job that fails is found by reading it, and the others complete', async (t) => {
+    const { caller } = await begin(t, ({ text }) => (text.includes('bad') ? reply.status(400) : undefined))
+    const [good, bad, better] = await caller.enqueue(['good', 'bad', 'better'].map((word) => says(word)))
+    assert.equal(completed(await caller.ended(good)), 'echo: good')
+    assert.equal(failed(await caller.ended(bad)).code, 'model_error')
+    assert.equal(completed(await caller.ended(better)), 'echo: better')
   })
 })
