@@ -9,8 +9,9 @@ import { Check } from 'typebox/schema'
 import { makeKey } from '../../src/accounts/key.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
 import { BATCHES, MESSAGES, says } from './caller.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, OPERATORS, type Route } from './openapi/document.ts'
@@ -20,7 +21,6 @@ import { startWalked } from './openapi/walked.ts'
 import { walkerOf } from './openapi/walker.ts'
 import { talk } from './raw-http.ts'
 
-const VARIATIONS = 3
 const WRONG_TOKENS = 10
 /** The default of `limits.unknown_keys_per_minute`. */
 const UNKNOWN_KEYS = 60
@@ -46,6 +46,8 @@ const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 onEachStore(async () => {
   const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
   const routes = await documentedRoutes(parley)
+  // What a schema allows is decided before the store is asked, so the second store gets fewer generated requests.
+  const [variationsOfEach, mistakesOfEach] = LONG || storeName() === 'SQLite' ? [3, undefined] : [1, 1]
 
   const { seen, expectOf, took } = walkerOf(parley, key, parameters)
   const posts = routes.filter(({ method }) => method === 'POST')
@@ -128,7 +130,7 @@ onEachStore(async () => {
 
   test('every value that a schema allows is answered as documented', async () => {
     for (const route of posts) {
-      for (const body of variations(route.body?.schema ?? {}, examplesFor(route), VARIATIONS)) {
+      for (const body of variations(route.body?.schema ?? {}, examplesFor(route), variationsOfEach)) {
         await expectOf(route, [...SUCCESSES, 400, 403, 404, 409], { about: 'generated', body })
       }
     }
@@ -146,7 +148,8 @@ onEachStore(async () => {
   test('400 for each thing that a schema does not allow', async () => {
     let count = 0
     for (const route of writes) {
-      for (const { about, body } of mistakes(route.body?.schema ?? {}, examplesFor(route))) {
+      const wrong = mistakes(route.body?.schema ?? {}, examplesFor(route))
+      for (const { about, body } of wrong.slice(0, mistakesOfEach)) {
         await expectOf(route, [400], { about, body: JSON.stringify(body) })
         count += 1
       }
@@ -159,7 +162,7 @@ onEachStore(async () => {
       const headers = { 'content-type': 'application/json' }
       await expectOf(route, [400], { about: 'no body', headers })
     }
-    assert.ok(count > 200, `only ${count} mistakes were made`)
+    if (mistakesOfEach === undefined) assert.ok(count > 200, `only ${count} mistakes were made`)
     for (const route of routes) {
       const queries = route.parameters.filter((one) => one.in === 'query')
       for (const { name, schema } of queries) {
