@@ -27,13 +27,13 @@ export function refused(answer: Answer, status: number, expected: ExpectedRefusa
   assert.notEqual(message, '')
   assert.ok(['string', 'undefined'].includes(typeof details))
   assert.deepEqual(rest, {})
-  says(message, expected.message)
+  matches(message, expected.message)
   if (expected.details === null) assert.equal(details, undefined)
-  else says(details ?? '', expected.details)
+  else matches(details ?? '', expected.details)
   return { message, details }
 }
 
-function says(text: string, expected: string | RegExp | undefined): void {
+function matches(text: string, expected: string | RegExp | undefined): void {
   if (typeof expected === 'string') assert.equal(text, expected)
   else if (expected !== undefined) assert.match(text, expected)
 }
