@@ -1,7 +1,10 @@
-/** Tests outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and occupy no slot. */
+/**
+ * Tests outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and occupy no slot. Servers
+ * that scale to zero are woken at `upstreams.NAME.wake_url` while jobs wait for them.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { reply, startModelServer } from '../model-server.ts'
+import { type Reply, reply, startModelServer } from '../model-server.ts'
 import { Slots } from '../model-servers/slots.ts'
 import { onAnyStore, onEachStore, storeName } from '../on-each-store.ts'
 import type { Parley } from '../parley.ts'
@@ -9,8 +12,9 @@ import { LONG } from '../support/long-form.ts'
 import { LONG_STEP_MS, metric, numbered, ONE_SLOT, running } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
 import { callerOf } from './caller.ts'
-import { completed, failed, timedOut } from './expect.ts'
+import { completed, failed, granted, timedOut } from './expect.ts'
 import { onCalls, startOutageScene } from './outage-scene.ts'
+import { stopAtOnce } from './stage.ts'
 
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true }
 /** After an outage, work must resume within this time. */
@@ -56,6 +60,16 @@ async function assertShown(parley: Parley, id: string): Promise<void> {
   const seconds = await unreachableSeconds(parley)
   assert.ok(seconds > 3000, `${seconds} s`)
   assert.ok(parley.log.some(({ message }) => message === 'a model server is unavailable'))
+}
+
+/** Starts a scene whose model server is down, and a server that wakes it. */
+async function startAsleep(t: TestContext, answer: Reply) {
+  const waker = await startModelServer({ script: () => answer }, t)
+  const wake_url = `${waker.baseUrl}/wake?token=a-secret`
+  const settings = { upstreams: { openai: { api_key_env: null, wake_url } } }
+  const scene = await startOutageScene(t, { settings })
+  await scene.models.kill()
+  return { scene, ...scene, waker }
 }
 
 onEachStore(() => {
@@ -183,6 +197,40 @@ onEachStore(() => {
     const answersMs = 20 * ANSWER_MS
     t.diagnostic(`${scene.calls()} calls, ${tookMs / 1000} s for ${answersMs / 1000} s of answers`)
     assert.ok(scene.calls() < 40, `${scene.calls()} calls`)
+  })
+
+  test('a server that does not respond is woken once jobs wait, again every 30 s while one waits, and not once it responds', async (t) => {
+    const { caller, models, createJobs, until, pass, complete, waker } = await startAsleep(
+      t,
+      reply.status(202),
+    )
+    await pass(60_000, 1000)
+    assert.equal(waker.requests.length, 0)
+    const [id] = await createJobs(1)
+    await until(() => waker.requests.length > 0)
+    assert.deepEqual(waker.requests[0]?.body, { upstream: 'openai' })
+    assert.equal(waker.requests[0]?.path, '/v1/wake?token=a-secret')
+    await pass(65_000, 1000)
+    assert.equal(waker.requests.length, 3)
+    granted(await caller.cancel(id), 200)
+    await pass(65_000, 1000)
+    assert.equal(waker.requests.length, 3)
+    const another = await createJobs(1)
+    await until(() => waker.requests.length > 3)
+    await models.start()
+    await complete(another)
+    await pass(60_000, 1000)
+    assert.equal(waker.requests.length, 4)
+  })
+
+  test('a stop does not wait for a wake_url that never responds', async (t) => {
+    const { scene, createJobs, until, waker } = await startAsleep(t, () => {})
+    await createJobs(1)
+    await until(() => waker.requests.length > 0)
+    const startMs = performance.now()
+    await stopAtOnce(scene)
+    // If Parley did not abort the request, undici would wait ten seconds for the response.
+    assert.ok(performance.now() - startMs < 8_000)
   })
 })
 
