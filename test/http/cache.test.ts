@@ -66,7 +66,7 @@ onEachStore(async () => {
     assert.equal(models.requests.length, words.length)
   })
 
-  test('2.1 another model, format, schema or conversation is another job', async (t) => {
+  test('2.1 another model, format, schema, conversation or option is another job; metadata and a deadline are not', async (t) => {
     const { caller, models } = await begin(t, () => reply.json({}))
     const text = (content: string, role = 'user') => ({ role, content })
     const json = (more: object) => ({ response_format: { format: 'json', ...more } })
@@ -83,10 +83,17 @@ onEachStore(async () => {
       { messages: [text(''), text('Hello')] },
       { messages: [text('', 'system'), text('Hello')] },
       { messages: [text('', 'developer'), text('Hello')] },
+      { options: { temperature: 0.2, seed: 1 } },
+      { options: { temperature: 0.3, seed: 1 } },
     ]
-    for (const isRepeated of [false, true]) {
-      for (const over of others) assert.equal(isHit(await caller.create(over)), isRepeated)
-    }
+    for (const over of others) assert.equal(isHit(await caller.create(over)), false)
+    const same = [
+      { options: {} },
+      { options: { seed: 1, temperature: 0.2 } },
+      { metadata: { customer: 'acme' } },
+      { complete_within: 60 },
+    ]
+    for (const over of [...others, ...same]) assert.equal(isHit(await caller.create(over)), true)
     assert.equal(models.requests.length, others.length)
   })
 

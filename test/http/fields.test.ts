@@ -21,6 +21,7 @@ onAnyStore(async () => {
   const NO_USER = 'messages: must contain at least one message whose role is user'
   const format = (response_format: unknown) => ({ response_format })
   const messages = (...all: unknown[]) => ({ messages: all })
+  const options = (given: object) => ({ options: given })
   const ttl = (message_cache_ttl: unknown) => ({ message_cache_ttl })
 
   /**
@@ -42,6 +43,23 @@ onAnyStore(async () => {
     ['2.1 an unknown field', { temperature: 1 }, `temperature: ${UNKNOWN}`],
     ['2.1 an unknown field with an inherited name', { toString: 1 }, `toString: ${UNKNOWN}`],
     ['2.1 an unknown field, however long', { ['x'.repeat(200)]: 1 }, `${'x'.repeat(80)}…: ${UNKNOWN}`],
+    ['a temperature of 2.1', options({ temperature: 2.1 }), 'options.temperature: …'],
+    ['a top_p of 0', options({ top_p: 0 }), 'options.top_p: …'],
+    ['max_tokens of 0', options({ max_tokens: 0 }), 'options.max_tokens: …'],
+    ['max_tokens is an integer', options({ max_tokens: 1.5 }), 'options.max_tokens: must be an integer'],
+    ['five texts to stop at', options({ stop: ['a', 'b', 'c', 'd', 'e'] }), 'options.stop: …'],
+    ['a seed of 2 ** 53', options({ seed: 2 ** 53 }), 'options.seed: …'],
+    [
+      'an unknown effort',
+      options({ reasoning_effort: 'hard' }),
+      'options.reasoning_effort: must be one of …',
+    ],
+    ['an unknown option', options({ top_k: 5 }), 'options.top_k: …'],
+    ...[0, -1, 1.5, 2_592_001, '60', null].map((complete_within): [string, object, string] => [
+      `complete_within of ${JSON.stringify(complete_within)}`,
+      { complete_within },
+      'complete_within: …',
+    ]),
     ['2.2 response_format is an object', format('text'), 'response_format: must be an object'],
     ['2.2 format is required', format({}), 'response_format.format: is required'],
     [

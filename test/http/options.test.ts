@@ -49,19 +49,6 @@ onEachStore(async () => {
     assert.deepEqual(models.requests.slice(2).map(sentFields), [{ seed: 1 }, {}])
   })
 
-  test('jobs with different options are not identical; the order of options does not matter', async (t) => {
-    const { caller, models } = await begin(t)
-    const ask = async (options?: object) => completed(await caller.create({ options }))
-    await ask()
-    await ask({ temperature: 0.2, seed: 1 })
-    await ask({ temperature: 0.3, seed: 1 })
-    assert.equal(models.completions().length, 3)
-    await ask()
-    await ask({})
-    await ask({ seed: 1, temperature: 0.2 })
-    assert.equal(models.completions().length, 3)
-  })
-
   test("a caller's option replaces the same field of the upstream's body", async (t) => {
     const chat_template_kwargs = { enable_thinking: false }
     const body = { temperature: 1, max_completion_tokens: 9, chat_template_kwargs }
@@ -96,23 +83,6 @@ onEachStore(async () => {
     assert.equal(error.message, 'The model server rejected options.temperature of the job.')
     assert.equal(error.upstream_message, message)
     assert.equal(models.completions().length, 1)
-  })
-
-  test('wrong options are a 400 that names the field and the rule', async (t) => {
-    const { caller } = await begin(t)
-    for (const [options, details] of [
-      [{ temperature: 2.1 }, /^options\.temperature: .*2/],
-      [{ top_p: 0 }, /^options\.top_p: /],
-      [{ max_tokens: 0 }, /^options\.max_tokens: /],
-      [{ max_tokens: 1.5 }, /^options\.max_tokens: .*integer/],
-      [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /^options\.stop: /],
-      [{ seed: 2 ** 53 }, /^options\.seed: /],
-      [{ reasoning_effort: 'hard' }, /^options\.reasoning_effort: must be one of .*minimal/],
-      [{ top_k: 5 }, /^options\.top_k: /],
-    ] as const) {
-      invalid(await caller.create({ options }), details)
-    }
-    invalid(await caller.batch([job({ options: { temperature: 3 } })]), /^jobs\[0\]\.options\.temperature: /)
   })
 
   test('max_output_tokens of a tier limits every job, and is used where a job does not say', async (t) => {
@@ -191,23 +161,10 @@ onEachStore(async () => {
     assert.deepEqual(bodies[1], { ...read, callback_payload: {} })
   })
 
-  test('models do not see it, and the response cache ignores it', async (t) => {
+  test('models do not see metadata', async (t) => {
     const { caller, models } = await begin(t)
-    for (const metadata of [PAIRS, { customer: 'other' }, undefined]) {
-      completed(await caller.create({ options: { seed: 1 }, metadata }))
-    }
-    assert.equal(models.completions().length, 1)
+    completed(await caller.create({ metadata: PAIRS }))
     assert.ok(!models.requests[0]?.text.includes('customer'))
-  })
-
-  test('a request with other metadata is another request for an Idempotency-Key', async (t) => {
-    const { caller } = await begin(t)
-    const create = (n: string) =>
-      caller.post(INCLUDING, job({ metadata: { n } }), { 'idempotency-key': 'one' })
-    const first = granted(await create('1'), 200)
-    const again = granted(await create('1'), 200)
-    assert.deepEqual([again.job_id, again.metadata], [first.job_id, { n: '1' }])
-    invalid(await create('2'), /^Idempotency-Key: was already used/)
   })
 
   test('up to 16 keys of 64 characters with values of 512 are accepted, and nothing else', async (t) => {
