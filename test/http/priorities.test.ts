@@ -8,6 +8,7 @@ import { PRIORITIES, type Priority } from '../../src/job/priority.ts'
 import { type ModelServerForTests, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
 import { completions, createBatches, ONE_SLOT } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
 import { type Caller, callerOf, says, startScene } from './caller.ts'
@@ -19,6 +20,7 @@ import { startStage, stopAtOnce } from './stage.ts'
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true, script: onCalls(() => reply.stall()) }
 /** The number of low jobs that already wait at the model server when another job is created. */
 const ON_THEIR_WAY = 2
+const MANY = LONG ? 10_000 : 1_000
 
 /** Returns the priority of each call's job, in the order of the calls. */
 const called = (models: ModelServerForTests) =>
@@ -65,9 +67,9 @@ async function startBusy(t: TestContext) {
 }
 
 onEachStore(() => {
-  test('a high job is the next of 10,000 low ones to start, also after a restart', async (t) => {
+  test(`a high job is the next of ${MANY} low ones to start, also after a restart`, async (t) => {
     const first = await startBusy(t)
-    await first.create(jobs(10_000, 'low'))
+    await first.create(jobs(MANY, 'low'))
     await first.create(jobs(1, 'high'))
     // The two waiting jobs are a low one and the high one. Before the high one waits here, a second low one could still
     // overtake it.
