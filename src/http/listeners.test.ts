@@ -28,12 +28,8 @@ async function start(
 ) {
   const app = fastify({ clientErrorHandler: (_error, socket) => socket.end('broken') })
   app.get('/', (_request, reply) => reply.send('served'))
-  const limits = new ConnectionLimits({
-    total: connections,
-    perAddress,
-    trustProxy: false,
-    onRejected: () => {},
-  })
+  const options = { total: connections, perAddress, trustProxy: false, onRejected: () => {} }
+  const limits = new ConnectionLimits(options)
   limits.guard(app.server)
   const listeners = new Listeners(app)
   t.after(() => listeners.close())

@@ -15,6 +15,8 @@ interface Handled {
   readonly response: ServerResponse
 }
 
+const until = (isTrue: () => boolean) => eventually(isTrue, (is) => is)
+
 /** Starts a server that holds its requests until the test answers them, and opens one connection to it. */
 async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   const share = new ByteShare(shareBytes)
@@ -53,47 +55,26 @@ async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   client.on('error', () => {})
   const closed = new Promise<void>((resolve) => client.once('close', () => resolve()))
   /** Resolves when this many requests have been handled. */
-  const handles = (count: number) =>
-    eventually(
-      () => handled.length,
-      (length) => length === count,
-    )
-  const received = (pattern: RegExp) =>
-    eventually(
-      () => text,
-      (all) => pattern.test(all),
-    )
+  const handles = (count: number) => until(() => handled.length === count)
+  const received = (pattern: RegExp) => until(() => pattern.test(text))
   const answer = (index: number, headers = {}) => {
     const { request, response } = handled[index] ?? assert.fail(`request ${index} was not handled`)
     request.resume()
     response.writeHead(200, { 'content-length': String(request.url?.length), ...headers }).end(request.url)
   }
-  const waits = () =>
-    eventually(
-      () => share.held.total,
-      (bytes) => bytes > 0,
-    )
-  return {
-    share,
-    clock,
-    rejected,
-    handled,
-    errors,
-    fail,
-    serverSocket,
-    client,
-    closed,
-    handles,
-    received,
-    answer,
-    waits,
-    text: () => text,
+  /** Resolves when requests wait, with the bytes that they hold. */
+  const waits = async () => {
+    await until(() => share.held.total > 0)
+    return share.held.total
   }
+  const place = { share, clock, rejected, handled, errors, fail, serverSocket, client, closed }
+  return { ...place, handles, received, answer, waits, text: () => text }
 }
 
 const get = (path: string, headers = '') => `GET /${path} HTTP/1.1\r\nhost: x\r\n${headers}\r\n`
 const post = (path: string, length: number, body: string) =>
   `POST /${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\n\r\n${body}`
+const CHUNKED = 'POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n'
 const urls = (handled: readonly Handled[]) => handled.map(({ request }) => request.url)
 
 test('a request is handled when the response before it was written, and its connection is not read meanwhile', async (t) => {
@@ -172,10 +153,7 @@ test('requests that wait count by their headers until they are handled or the co
   client.resetAndDestroy()
   // The server only detects the closed connection when it writes.
   answer(1)
-  await eventually(
-    () => share.held.total,
-    (total) => total === 0,
-  )
+  await until(() => share.held.total === 0)
   assert.equal(serverSocket.writable, false)
 })
 
@@ -186,10 +164,7 @@ test('requests that do not fit into the share are not read, and those before the
   client.write(get('a').repeat(1000))
   await handles(1)
   const bytes = await waits()
-  await eventually(
-    () => errors.length,
-    (count) => count === 2,
-  )
+  await until(() => errors.length === 2)
   assert.deepEqual(rejected, ['requests: over part'])
   // The server stops Node's parser, which then reports the second error.
   assert.deepEqual(errors, ['TOO_MANY_WAIT', 'HPE_CB_HEADERS_COMPLETE'])
@@ -230,15 +205,10 @@ test('a client that half-closes its connection leaves nothing behind', async (t)
 
 test('what is not HTTP is answered after the responses to the requests before it', async (t) => {
   const { share, handled, client, closed, handles, errors, answer, waits, text } = await start(t)
-  client.write(
-    `${get('a')}${get('b')}POST /c HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n`,
-  )
+  client.write(`${get('a')}${get('b')}${CHUNKED}no chunk\r\n`)
   await handles(1)
   await waits()
-  await eventually(
-    () => errors.length,
-    (count) => count > 0,
-  )
+  await until(() => errors.length > 0)
   answer(0)
   await handles(2)
   answer(1)
@@ -249,7 +219,7 @@ test('what is not HTTP is answered after the responses to the requests before it
 
 test('an error in the body of the request being handled is answered at once', async (t) => {
   const { client, closed, handles, text } = await start(t)
-  client.write('POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n')
+  client.write(CHUNKED)
   await handles(1)
   client.write('no chunk\r\n')
   await closed
@@ -277,26 +247,23 @@ test('a request that was not read in time because it waited has its time again',
   await received(/\/c$/s)
 })
 
-test('a request that is still not received then is answered like any other that is too slow', async (t) => {
-  const partial = { 'of its body': post('c', 5, 'ab'), 'of its headers': 'GET /c HTTP/1.1\r\n' }
-  for (const [what, sent] of Object.entries(partial)) {
-    await t.test(`in the middle ${what}`, async (t) => {
-      const { clock, fail, client, closed, handles, answer, waits, text } = await start(t)
-      client.write(get('a') + get('b') + sent)
-      await handles(1)
-      await waits()
-      fail(TIMED_OUT)
-      answer(0)
-      await handles(2)
-      answer(1)
-      if (sent.startsWith('POST')) await handles(3)
-      await eventually(
-        () => text(),
-        (all) => all.endsWith('/b'),
-      )
-      clock.advance(TIMEOUT_MS)
-      await closed
-      assert.match(text(), /\/a.*\/bbroken$/s)
-    })
-  }
-})
+for (const [what, sent] of Object.entries({
+  'of its body': post('c', 5, 'ab'),
+  'of its headers': 'GET /c HTTP/1.1\r\n',
+})) {
+  test(`a request that is still not received then, in the middle ${what}, is answered like any other that is too slow`, async (t) => {
+    const { clock, fail, client, closed, handles, answer, waits, text } = await start(t)
+    client.write(get('a') + get('b') + sent)
+    await handles(1)
+    await waits()
+    fail(TIMED_OUT)
+    answer(0)
+    await handles(2)
+    answer(1)
+    if (sent.startsWith('POST')) await handles(3)
+    await until(() => text().endsWith('/b'))
+    clock.advance(TIMEOUT_MS)
+    await closed
+    assert.match(text(), /\/a.*\/bbroken$/s)
+  })
+}

@@ -7,14 +7,13 @@ import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { type Answer, job, type Parley } from '../parley.ts'
+import type { Answer } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
-import { completed, enqueued, granted } from './expect.ts'
+import { type Caller, callerOf, idsOf, MESSAGES, says } from './caller.ts'
+import { granted } from './expect.ts'
 import { documentedRoutes } from './openapi/document.ts'
 import { type Stage, startStage } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 /** Each account asks for the job of every other account. */
 const ACCOUNTS = LONG ? 101 : 6
 const AT_ONCE = 20
@@ -23,31 +22,25 @@ const CONCURRENCY = 2
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 
 interface Account {
-  readonly key: string
+  readonly caller: Caller
   readonly jobId: string
 }
 
 /** Returns accounts with one job each. Together, the jobs are in every state that a job can have. */
 async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
-  const keys = await Promise.all(
-    Array.from({ length: ACCOUNTS }, (_, index) => parley.key('user_pro', `account-${index}`)),
+  const callers = await Promise.all(
+    Array.from({ length: ACCOUNTS }, (_, index) => callerOf(parley, 'user_pro', `account-${index}`)),
   )
-  const create = async (key: string, kind: string) => {
-    const messages = [{ role: 'user', content: kind }]
-    const [jobId = ''] = enqueued(await parley.post(BATCHES, [job({ messages })], key), 1)
-    return { key, jobId }
-  }
   models.script = ({ text }) => (text.includes('refuse') ? reply.refusal('No.') : undefined)
   const accounts: Account[] = []
-  const ending = keys.slice(0, ACCOUNTS / 2)
-  for (const [index, key] of ending.entries()) {
-    const account = await create(key, index % 2 === 0 ? 'answer' : 'refuse')
-    await parley.ended(account.jobId, key)
-    accounts.push(account)
+  for (const [index, caller] of callers.entries()) {
+    const isEnding = index < Math.floor(ACCOUNTS / 2)
+    if (!isEnding) models.script = () => reply.stall()
+    const [jobId = ''] = await caller.enqueue([says(index % 2 === 0 ? 'answer' : 'refuse')])
+    if (isEnding) await caller.ended(jobId)
+    accounts.push({ caller, jobId })
   }
-  models.script = () => reply.stall()
-  for (const key of keys.slice(ending.length)) accounts.push(await create(key, 'wait'))
-  const states = await Promise.all(accounts.map(({ key, jobId }) => parley.get(`${MESSAGES}/${jobId}`, key)))
+  const states = await Promise.all(accounts.map(({ caller, jobId }) => caller.read(jobId)))
   const seen = new Set(states.map(({ body }) => body.data.status))
   assert.deepEqual([...seen].sort(), ['assigned', 'completed', 'failed', 'pending'])
   return accounts
@@ -59,25 +52,23 @@ function traits({ status, text, headers }: Answer) {
 }
 
 /** All requests that a caller can make about a job, by the job's ID. */
-const REQUESTS: readonly ((parley: Parley, id: string, key: string) => Promise<Answer>)[] = [
-  (parley, id, key) => parley.get(`${MESSAGES}/${id}`, key),
-  (parley, id, key) => parley.get(`${MESSAGES}/${id}?wait=60`, key),
-  (parley, id, key) => parley.post(`${MESSAGES}/${id}/cancel`, {}, key),
-  (parley, id, key) => parley.request(`${MESSAGES}/${id}?drop_callback=true`, byKey('DELETE', key)),
+const REQUESTS: readonly ((caller: Caller, id: string) => Promise<Answer>)[] = [
+  (caller, id) => caller.read(id),
+  (caller, id) => caller.read(id, '?wait=60'),
+  (caller, id) => caller.post(`${MESSAGES}/${id}/cancel`, {}),
+  (caller, id) => caller.remove(id, '?drop_callback=true'),
 ]
 
-const byKey = (method: string, key: string) => ({ method, headers: { 'x-api-key': key } })
-
 /** Sends each of `REQUESTS` for the jobs of all other accounts; returns the number of requests. */
-async function askForOthers(parley: Parley, accounts: readonly Account[], { key }: Account): Promise<number> {
-  const others = accounts.filter((other) => other.key !== key)
+async function askForOthers(accounts: readonly Account[], { caller }: Account): Promise<number> {
+  const others = accounts.filter((other) => other.caller !== caller)
   for (const send of REQUESTS) {
-    const unknown = traits(await send(parley, randomUUID(), key))
+    const unknown = traits(await send(caller, randomUUID()))
     assert.equal(unknown.status, 404)
-    for (const { jobId } of others) assert.deepEqual(traits(await send(parley, jobId, key)), unknown)
+    for (const { jobId } of others) assert.deepEqual(traits(await send(caller, jobId)), unknown)
   }
   const several = async (id: string) => {
-    const answer = traits(await parley.get(`${MESSAGES}?ids=${id}&wait=60&wait_for=any`, key))
+    const answer = traits(await caller.get(`${MESSAGES}?ids=${id}&wait=60&wait_for=any`))
     return { ...answer, text: answer.text.replaceAll(id, 'ID') }
   }
   const unknown = await several(randomUUID())
@@ -89,12 +80,12 @@ async function askForOthers(parley: Parley, accounts: readonly Account[], { key 
 /**
  * Returns what each account reads about its own jobs, one by one and as a list; asserts that the list contains no other jobs.
  */
-async function ownStates(parley: Parley, accounts: readonly Account[]): Promise<unknown[]> {
+async function ownStates(accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
-    accounts.map(async ({ key, jobId }) => {
-      const { jobs, next } = granted(await parley.get(MESSAGES, key), 200)
-      assert.deepEqual([jobs.map(({ job_id }: { job_id: string }) => job_id), next], [[jobId], null])
-      return [granted(await parley.get(`${MESSAGES}/${jobId}`, key), 200), jobs]
+    accounts.map(async ({ caller, jobId }) => {
+      const list = granted(await caller.get(MESSAGES), 200)
+      assert.deepEqual([idsOf(list), list.next], [[jobId], null])
+      return [granted(await caller.read(jobId), 200), list.jobs]
     }),
   )
 }
@@ -105,44 +96,29 @@ onEachStore(() => {
     const limits = { cancels_per_minute: many, deletes_per_minute: many }
     const stage = await startStage(t, { settings: { jobs: { concurrency: CONCURRENCY }, limits } })
     const accounts = await accountsWithJobs(stage)
-    const before = await ownStates(stage.parley, accounts)
+    const before = await ownStates(accounts)
     const left = accounts.values()
     let pairs = 0
     const work = async () => {
       for (const account of left) {
-        const read = await askForOthers(stage.parley, accounts, account)
+        const read = await askForOthers(accounts, account)
         pairs += read
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
     assert.equal(pairs, ACCOUNTS * (ACCOUNTS - 1))
-    assert.deepEqual(await ownStates(stage.parley, accounts), before)
+    assert.deepEqual(await ownStates(accounts), before)
     t.diagnostic(`${pairs} pairs`)
   })
 
   test('these are all caller routes with an ID', async (t) => {
     const { parley } = await startStage(t)
-    const withParameters = (await documentedRoutes(parley)).filter(
-      ({ path }) => path.startsWith('/api/') && path.includes('{'),
-    )
-    assert.deepEqual(
-      withParameters.map(({ method, path }) => `${method} ${path}`),
-      [
-        'GET /api/v1/messages/{jobId}',
-        'DELETE /api/v1/messages/{jobId}',
-        'POST /api/v1/messages/{jobId}/cancel',
-      ],
-    )
-  })
-
-  test('an Idempotency-Key is the account’s own: another with the same key and body gets its own job', async (t) => {
-    const { parley } = await startStage(t)
-    const [one, other] = [await parley.key('user_go', 'one'), await parley.key('user_go', 'other')]
-    const headers = { 'idempotency-key': 'the-same' }
-    const first = await parley.post(MESSAGES, job(), one, headers)
-    const second = await parley.post(MESSAGES, job(), other, headers)
-    completed(first)
-    completed(second)
-    assert.notEqual(granted(second, 200).job_id, granted(first, 200).job_id)
+    const routes = await documentedRoutes(parley)
+    const names = routes.map(({ name }) => name).filter((name) => /^\w+ \/api\/.*\{/.test(name))
+    assert.deepEqual(names, [
+      'GET /api/v1/messages/{jobId}',
+      'DELETE /api/v1/messages/{jobId}',
+      'POST /api/v1/messages/{jobId}/cancel',
+    ])
   })
 })

@@ -8,19 +8,20 @@ import test, { after } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { type Answer, job } from '../parley.ts'
-import { completed, enqueued, invalid, refused } from './expect.ts'
+import { type Answer, job, type LogLine } from '../parley.ts'
+import { BATCHES, ME, MESSAGES, says, startScene } from './caller.ts'
+import { completed, enqueued, granted, invalid, refused } from './expect.ts'
 import { openLine, readAnswer, talk } from './raw-http.ts'
-import { startStage } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 const JSON_TYPE = { 'content-type': 'application/json' }
 
+/** Returns the first lines of a create's headers. */
+const headOf = (key: string) =>
+  `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
+
 onAnyStore(async () => {
-  const stage = await startStage({ after })
-  const { parley } = stage
-  const key = await parley.key()
+  const { parley, caller } = await startScene({ after })
+  const { key } = caller
 
   function post(path: string, body: RequestInit['body'], headers: Record<string, string> = JSON_TYPE) {
     return parley.request(path, {
@@ -44,15 +45,7 @@ onAnyStore(async () => {
   }
 
   test('7 404 for an unknown route names method and path, never the query', async () => {
-    for (const path of [
-      '/',
-      '/api',
-      '/api/v1/',
-      '/api/v2/messages',
-      '/api/v1/message',
-      '/API/V1/MESSAGES',
-      '//',
-    ]) {
+    for (const path of '/ /api /api/v1/ /api/v2/messages /api/v1/message /API/V1/MESSAGES //'.split(' ')) {
       const { message, details } = refused(await parley.get(`${path}?token=secret`), 404)
       assert.equal(message, 'Not found.')
       assert.equal(details, `There is no GET ${path}; see /docs for the routes.`)
@@ -81,9 +74,10 @@ onAnyStore(async () => {
       assert.equal(answer.headers.get('allow'), allow, about)
       if (method === 'HEAD') assert.equal(answer.status, 405)
       else {
-        const { message, details } = refused(answer, 405)
-        assert.equal(message, 'Method not allowed.')
-        assert.equal(details, `${path.split('?', 1)[0]} does not support ${method}; it supports ${allow}.`)
+        refused(answer, 405, {
+          message: 'Method not allowed.',
+          details: `${path.split('?', 1)[0]} does not support ${method}; it supports ${allow}.`,
+        })
       }
       assert.equal(lineOf(answer)?.status, 405, about)
     }
@@ -91,12 +85,8 @@ onAnyStore(async () => {
     const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
     for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
     // These paths look like those of a job or a page, but no route has them.
-    for (const path of [
-      `${MESSAGES}/`,
-      `${MESSAGES}/x/y`,
-      `/dashboards`,
-      `${MESSAGES}/${'x'.repeat(8193)}`,
-    ]) {
+    const long = 'x'.repeat(8193)
+    for (const path of [`${MESSAGES}/`, `${MESSAGES}/x/y`, '/dashboards', `${MESSAGES}/${long}`]) {
       refused(await parley.request(path, { method: 'PUT' }), 404)
     }
   })
@@ -108,32 +98,29 @@ onAnyStore(async () => {
       assert.match(answer.headers.get('allow') ?? '', /^[A-Z]+(, [A-Z]+)*, OPTIONS$/)
     }
     refused(await parley.request('/api/v1/none', { method: 'OPTIONS' }), 404)
-    const head = await parley.request('/api/v1/me', { method: 'HEAD', headers: { 'x-api-key': key } })
-    assert.deepEqual([head.status, head.text], [200, ''])
-    const unknown = await parley.request(`${MESSAGES}/${randomUUID()}`, {
-      method: 'HEAD',
-      headers: { 'x-api-key': key },
-    })
-    assert.deepEqual([unknown.status, unknown.text], [404, ''])
-    assert.equal((await parley.request(`${MESSAGES}/x`, { method: 'HEAD' })).status, 401)
+    for (const [path, headers, status] of [
+      [ME, { 'x-api-key': key }, 200],
+      [`${MESSAGES}/${randomUUID()}`, { 'x-api-key': key }, 404],
+      [`${MESSAGES}/x`, {}, 401],
+    ] as const) {
+      const head = await parley.request(path, { method: 'HEAD', headers: { ...headers } })
+      assert.deepEqual([head.status, head.text], [status, ''], path)
+    }
   })
 
   test('7 404 for an address that cannot be decoded', async () => {
     for (const path of ['/%zz', '/%ff', '/api/v1/%', '/docs/%c3%28']) {
       const answer = await parley.get(path, key)
-      assert.match(refused(answer, 404).details ?? '', /^There is no GET /)
+      refused(answer, 404, { details: /^There is no GET / })
       assert.equal(lineOf(answer)?.status, 404)
     }
-    assert.equal(refused(await parley.get(`${MESSAGES}/%zz`, key), 404).message, 'Job not found.')
+    refused(await parley.get(`${MESSAGES}/%zz`, key), 404, { message: 'Job not found.' })
   })
 
   test('7 400 for a body that is no JSON says where', async () => {
     for (const path of [MESSAGES, BATCHES]) {
-      notJson(await post(path, '{"model": gpt-5}'), /Unexpected token/)
-      notJson(await post(path, '[1,]'), /Unexpected token/)
-      notJson(await post(path, '{"a":1'), /./)
-      notJson(await post(path, 'NaN'), /./)
-      notJson(await post(path, '{} {}'), /./)
+      for (const body of ['{"model": gpt-5}', '[1,]']) notJson(await post(path, body), /Unexpected token/)
+      for (const body of ['{"a":1', 'NaN', '{} {}']) notJson(await post(path, body), /./)
     }
     const long = refused(await post(MESSAGES, `{"a": ${'secret '.repeat(1000)}}`), 400)
     assert.ok((long.details ?? '').length < 200)
@@ -141,8 +128,7 @@ onAnyStore(async () => {
 
   test('7 400 for an empty body', async () => {
     for (const path of [MESSAGES, BATCHES]) {
-      notJson(await post(path, ''), 'The body is empty.')
-      notJson(await post(path, null), 'The body is empty.')
+      for (const body of ['', null]) notJson(await post(path, body), 'The body is empty.')
       notJson(await post(path, ' \n'), /./)
       refused(await parley.request(path, { method: 'POST', headers: { 'x-api-key': key } }), 400)
     }
@@ -150,8 +136,7 @@ onAnyStore(async () => {
 
   test('7 400 for invalid UTF-8, wherever it is', async () => {
     for (const bytes of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xf5, 0x80, 0x80, 0x80], [0xc0, 0x80]]) {
-      const body = JSON.stringify(job({ messages: [{ role: 'user', content: '#' }] }))
-      const [head = '', tail = ''] = body.split('#')
+      const [head = '', tail = ''] = JSON.stringify(says('#')).split('#')
       const broken = Buffer.concat([Buffer.from(head), Buffer.from(bytes), Buffer.from(tail)])
       notJson(await post(MESSAGES, broken), 'The body is not valid UTF-8.')
     }
@@ -174,35 +159,30 @@ onAnyStore(async () => {
     enqueued(await post(BATCHES, payload(60)), 1)
     notJson(await post(BATCHES, payload(61)), tooDeep)
     // Brackets inside strings are text and don't count as nesting.
-    completed(
-      await post(MESSAGES, JSON.stringify(job({ messages: [{ role: 'user', content: '["'.repeat(99) }] }))),
-    )
+    completed(await caller.ask('["'.repeat(99)))
   })
 
   test('7 413 for a body over the limit of its route, and not for one at the limit', async (t) => {
-    const { parley: small } = await startStage(t, {
-      settings: { limits: { body_bytes: 1500, batch_body_bytes: 2500 } },
-    })
-    const own = await small.key()
+    const settings = { limits: { body_bytes: 1500, batch_body_bytes: 2500 } }
+    const { parley: small, caller: own } = await startScene(t, { settings })
     const filled = (bytes: number, wrap: (text: string) => string) => {
-      const body = (length: number) =>
-        wrap(JSON.stringify(job({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })))
+      const body = (length: number) => wrap(JSON.stringify(says('x'.repeat(length))))
       return body(bytes - body(0).length)
     }
     for (const [path, bytes, wrap] of [
       [MESSAGES, 1500, (text: string) => text],
       [BATCHES, 2500, (text: string) => `[${text}]`],
     ] as const) {
-      const { message, details } = refused(await small.post(path, filled(bytes + 1, wrap), own), 413)
-      assert.equal(message, 'The body is too large.')
-      assert.equal(details, `This route accepts at most ${bytes} bytes.`)
-      refused(await small.post(path, 'x'.repeat(1_000_000), own), 413)
-      const fits = await small.post(path, filled(bytes, wrap), own)
-      assert.ok([200, 202].includes(fits.status), fits.text)
+      refused(await own.post(path, filled(bytes + 1, wrap)), 413, {
+        message: 'The body is too large.',
+        details: `This route accepts at most ${bytes} bytes.`,
+      })
+      refused(await own.post(path, 'x'.repeat(1_000_000)), 413)
+      granted(await own.post(path, filled(bytes, wrap)), path === MESSAGES ? 200 : 202)
     }
     // A client that reads only after it has sent its whole body still gets the response, with or without a declared length. The
     // clock stands still here, so the server reads only the first megabytes of the rest.
-    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
+    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own.key}\r\ncontent-type: application/json\r\n`
     const [first, rest] = [1501, 500_000].map((length) => ' '.repeat(length))
     const chunk = (text = '') => `${text.length.toString(16)}\r\n${text}\r\n`
     for (const [before, after] of [
@@ -218,67 +198,51 @@ onAnyStore(async () => {
     }
   })
 
+  /** Asserts that a media type is rejected for this reason. */
+  function unsupported(answer: Answer, details: string): void {
+    refused(answer, 415, { message: 'Unsupported media type.', details })
+  }
+
+  const BODY = JSON.stringify(job())
+
   test('4.1 Content-Type: 415 for every other', async () => {
-    const body = JSON.stringify(job())
-    for (const type of [
-      'text/plain',
-      'application/x-www-form-urlencoded',
-      'application/jsonp',
-      'json',
-      ';;;',
-      'a/b/c',
-    ]) {
-      const { message, details } = refused(await post(MESSAGES, body, { 'content-type': type }), 415)
-      assert.equal(message, 'Unsupported media type.')
-      assert.equal(details, 'Send the body with Content-Type: application/json.')
+    for (const type of 'text/plain application/x-www-form-urlencoded application/jsonp json ;;; a/b/c'.split(
+      ' ',
+    )) {
+      const answer = await post(MESSAGES, BODY, { 'content-type': type })
+      unsupported(answer, 'Send the body with Content-Type: application/json.')
     }
-    refused(await post(MESSAGES, Buffer.from(body), {}), 415)
+    refused(await post(MESSAGES, Buffer.from(BODY), {}), 415)
     for (const type of [
       'application/json; charset=utf-8',
       'Application/JSON',
       'application/json;charset="UTF-8"',
     ]) {
-      completed(await post(MESSAGES, body, { 'content-type': type }))
+      completed(await post(MESSAGES, BODY, { 'content-type': type }))
     }
   })
 
   test('4.1 Content-Encoding: 415, before the body is read', async () => {
-    const body = JSON.stringify(job())
-    const json = { 'content-type': 'application/json' }
     for (const encoding of ['gzip', 'br', 'deflate', 'zstd', 'identity, gzip', 'none', '']) {
-      const answer = await post(MESSAGES, gzipSync(body), { ...json, 'content-encoding': encoding })
-      const { message, details } = refused(answer, 415)
-      assert.equal(message, 'Unsupported media type.')
-      assert.equal(details, 'Send the body uncompressed, without Content-Encoding.')
+      const answer = await post(MESSAGES, gzipSync(BODY), { ...JSON_TYPE, 'content-encoding': encoding })
+      unsupported(answer, 'Send the body uncompressed, without Content-Encoding.')
     }
-    completed(await post(MESSAGES, body, { ...json, 'content-encoding': 'Identity' }))
+    completed(await post(MESSAGES, BODY, { ...JSON_TYPE, 'content-encoding': 'Identity' }))
     // The test never sends the body: the headers are enough for the rejection.
-    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
-    refused(
-      await talk(parley, `${head}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 100\r\n\r\n`),
-      415,
-    )
-    const unknown = head.replace(key, 'none')
-    refused(
-      await talk(
-        parley,
-        `${unknown}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n`,
-      ),
-      401,
-    )
+    const head = (apiKey: string, length: number) =>
+      `${headOf(apiKey)}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: ${length}\r\n\r\n`
+    refused(await talk(parley, head(key, 100)), 415)
+    refused(await talk(parley, head('none', 0)), 401)
   })
 
   test('4.1 Content-Type with another charset than UTF-8: 415', async () => {
     for (const charset of ['iso-8859-1', 'utf-16', '"UTF-16LE"', 'utf-7', 'us-ascii', '', 'utf-8x']) {
-      const latin1 = Buffer.from(JSON.stringify(job()), 'latin1')
-      const answer = await post(MESSAGES, latin1, { 'content-type': `application/json; charset=${charset}` })
-      const { message, details } = refused(answer, 415)
-      assert.equal(message, 'Unsupported media type.')
-      assert.equal(details, 'Send the body in UTF-8. Content-Type must not declare another charset.')
+      const type = { 'content-type': `application/json; charset=${charset}` }
+      const answer = await post(MESSAGES, Buffer.from(BODY, 'latin1'), type)
+      unsupported(answer, 'Send the body in UTF-8. Content-Type must not declare another charset.')
     }
-    const body = JSON.stringify(job())
     for (const parameters of ['profile=x', 'CHARSET=utf8', 'a=b; charset = "utf-8"']) {
-      completed(await post(MESSAGES, body, { 'content-type': `application/json; ${parameters}` }))
+      completed(await post(MESSAGES, BODY, { 'content-type': `application/json; ${parameters}` }))
     }
   })
 
@@ -292,7 +256,7 @@ onAnyStore(async () => {
       '\u0016\u0003\u0001\u0002\u0000',
     ]) {
       const answer = await talk(parley, text)
-      assert.equal(refused(answer, 400).message, 'The request is not valid HTTP.')
+      refused(answer, 400, { message: 'The request is not valid HTTP.' })
       assert.equal(answer.headers.get('connection'), 'close')
       assert.equal(lineOf(answer)?.status, 400)
     }
@@ -312,70 +276,53 @@ onAnyStore(async () => {
       ['host: a\r\nx-api-key: x\r\nhOSt: a', '/admin/api/keys'],
     ]) {
       for (const version of ['1.1', '1.0']) {
-        const answer = await talk(
-          parley,
-          `GET ${path} HTTP/${version}\r\n${first}\r\nconnection: close\r\n\r\n`,
-        )
-        invalid(answer, 'Host: must be given exactly once')
+        const request = `GET ${path} HTTP/${version}\r\n${first}\r\nconnection: close\r\n\r\n`
+        invalid(await talk(parley, request), 'Host: must be given exactly once')
       }
     }
     const one = 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-host: b\r\nhos: c\r\nconnection: close\r\n\r\n'
     assert.equal((await talk(parley, one)).status, 200)
   })
 
-  test('7 431 for more than 200 headers', async () => {
-    const headers = (count: number) => Array.from({ length: count }, (_, at) => `x-${at}: a\r\n`).join('')
-    const get = (count: number) =>
-      talk(parley, `GET /healthz HTTP/1.1\r\n${headers(count - 2)}host: a\r\nconnection: close\r\n\r\n`)
-    assert.equal((await get(200)).status, 200)
-    assert.equal(refused(await get(201), 431).message, 'The request headers are too large.')
-    assert.equal(refused(await get(900), 431).message, 'The request headers are too large.')
-  })
-
-  test('7 431 for headers that are too large', async () => {
-    const answer = await talk(parley, `GET /healthz HTTP/1.1\r\nhost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`)
-    assert.equal(refused(answer, 431).message, 'The request headers are too large.')
+  test('7 431 for more than 200 headers, and for headers that are too large', async () => {
+    const get = (headers: string) =>
+      talk(parley, `GET /healthz HTTP/1.1\r\n${headers}host: a\r\nconnection: close\r\n\r\n`)
+    const many = (count: number) => Array.from({ length: count - 2 }, (_, at) => `x-${at}: a\r\n`).join('')
+    assert.equal((await get(many(200))).status, 200)
+    for (const headers of [many(201), many(900), `x: ${'x'.repeat(20_000)}\r\n`]) {
+      refused(await get(headers), 431, { message: 'The request headers are too large.' })
+    }
   })
 
   test('7 an unknown expectation is ignored', async () => {
-    const answer = await talk(
-      parley,
-      'GET /nothing HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n',
-    )
-    refused(answer, 404)
+    const request = 'GET /nothing HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n'
+    refused(await talk(parley, request), 404)
   })
 
   test('7 a caller who hangs up in the middle of the body is no error of the server', async () => {
     const line = openLine(parley)
-    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\nx-request-id: hung-up\r\n`
-    line.send(`${head}expect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n`)
+    line.send(`${headOf(key)}x-request-id: hung-up\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n`)
     await line.until(/100 Continue/)
     line.send('{"model":')
     line.hangUp()
     await line.closed
     // By the time that this later request is answered, the server has noticed that the earlier connection is closed.
-    completed(await parley.post(MESSAGES, job({ message_cache_ttl: 180 }), key))
-    assert.deepEqual(
-      parley.log.filter(
-        ({ level, request_id }) => level === 'error' || (level !== 'info' && request_id === 'hung-up'),
-      ),
-      [],
-    )
+    completed(await caller.create({ message_cache_ttl: 180 }))
+    const isWrong = ({ level, request_id }: LogLine) =>
+      level === 'error' || (level !== 'info' && request_id === 'hung-up')
+    assert.deepEqual(parley.log.filter(isWrong), [])
   })
 
   test('7 408 for a request that does not arrive in time, while a single create may wait for longer', async (t) => {
-    const { parley: strict, models } = await startStage(t, {
-      settings: { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } },
-      script: () => reply.stall(),
-    })
-    const own = await strict.key()
-    const waiting = strict.post(MESSAGES, job(), own)
+    const settings = { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } }
+    const options = { settings, script: () => reply.stall() }
+    const { parley: strict, caller: own, models } = await startScene(t, options)
+    const waiting = own.create()
     await models.received(1)
     const slowHeaders = talk(strict, 'GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ')
-    const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${own}\r\ncontent-type: application/json\r\n`
-    const slowBody = talk(strict, `${head}content-length: 100\r\n\r\n{"model":`)
+    const slowBody = talk(strict, `${headOf(own.key)}content-length: 100\r\n\r\n{"model":`)
     for (const answer of await Promise.all([slowHeaders, slowBody])) {
-      assert.equal(refused(answer, 408).message, 'The request did not arrive in time.')
+      refused(answer, 408, { message: 'The request did not arrive in time.' })
     }
     models.release()
     completed(await waiting)

@@ -1,18 +1,21 @@
-/** Tests what jobs cost: the prices of the target that answered, the sum over all calls, and each place that shows usage. */
+/**
+ * Tests what jobs cost, and `include=usage`, which adds what a job used to creates, reads, waits, lists and callbacks: the prices
+ * of the target that answered, the sum over all calls, and each place that shows usage.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { type Reply, reply, startModelServer } from '../model-server.ts'
+import { Parley as Client } from '../../client/src/index.ts'
+import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { ADMIN_TOKEN, job, type Parley, startParley } from '../parley.ts'
+import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from '../v1/official-client.ts'
 import { CHAT, submitBatch } from '../v1/submit-batch.ts'
-import { enqueued, granted } from './expect.ts'
-import { startStage } from './stage.ts'
+import { callerOf, LOCAL_CALLBACKS, MESSAGES, shareStage, startScene } from './caller.ts'
+import { granted, invalid } from './expect.ts'
+import { answering } from './priced-jobs.ts'
 
-const MESSAGES = '/api/v1/messages'
-const USED = `${MESSAGES}?include=usage`
 const PRICES = {
   currency: 'EUR',
   models: {
@@ -28,136 +31,111 @@ const PRICES = {
 }
 /** The cost of one answer by the first target, in millionths of the currency: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
 const ONE = 70
-const answering = (content = 'Amur'): Reply =>
-  reply.status(200, {
-    body: {
-      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
-      usage: {
-        prompt_tokens: 30,
-        completion_tokens: 4,
-        total_tokens: 34,
-        prompt_tokens_details: { cached_tokens: 20 },
-      },
-    },
-  })
 const ask = (over: object = {}) => job({ model: 'priced', ...over })
 const uncached = (seed: number) => ask({ options: { seed } })
-interface Cost {
-  readonly model?: string
-  readonly jobs?: number
-  readonly cost?: number
-}
 
-// biome-ignore lint/suspicious/noExplicitAny: as `Answer` of the tests
-const admin = async (parley: Parley, path: string): Promise<any> => {
-  const response = await fetch(`${parley.url}/admin/api${path}`, {
-    headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
-  })
-  return ((await response.json()) as { data: unknown }).data
-}
+const admin = async (parley: Parley, path: string): Promise<Answer['body']> =>
+  granted(await parley.get(`/admin/api${path}`, undefined, { authorization: `Bearer ${ADMIN_TOKEN}` }), 200)
+/** Returns these fields of each object. */
+const parts = (all: Answer['body'], ...names: string[]) =>
+  all.map((one: Record<string, unknown>) => names.map((name) => one[name]))
 
-onEachStore(() => {
+const USED = {
+  model: 'gpt-5-mini',
+  input_tokens: 30,
+  cached_input_tokens: 20,
+  output_tokens: 4,
+  calls: 1,
+  cache_hit: false,
+  repaired: false,
+  finish_reason: 'stop',
+}
+const NOTHING = { model: null, input_tokens: 0, cached_input_tokens: 0, output_tokens: 0, calls: 0 }
+const answer = (over: { content?: string; finish?: string } = {}) =>
+  answering(4, { ...over, usage: { prompt_tokens_details: { cached_tokens: 20 } } })
+
+onEachStore(async () => {
+  const begin = await shareStage({ settings: { ...PRICES, ...LOCAL_CALLBACKS } })
+
   test('a job costs its calls; a cached response costs nothing, and a model without a price has no cost', async (t) => {
-    const { parley } = await startStage(t, { settings: PRICES, script: () => answering() })
-    const key = await parley.key('user_max', 'acme')
-    const costOf = async (over: object) => granted(await parley.post(USED, over, key), 200).usage.cost
-    assert.equal(await costOf(ask()), ONE)
-    assert.equal(await costOf(ask()), 0)
-    const free = granted(await parley.post(USED, job({ model: 'free' }), key), 200).usage
-    assert.equal('cost' in free, false)
-    const me = granted(await parley.get('/api/v1/me', key), 200)
-    assert.equal(me.currency, 'EUR')
-    assert.equal(me.reserved_cost, 0)
-    assert.equal(me.usage.cost, ONE)
-    assert.deepEqual(
-      me.usage.models.map(({ model, jobs, cost }: Cost) => [model, jobs, cost]),
-      [
-        ['free', 1, undefined],
-        ['priced', 2, ONE],
-      ],
-    )
-    const { usage, currency } = await admin(parley, '/usage')
+    const { parley, caller } = await begin(t, () => answer())
+    const usageOf = async (body: object) =>
+      granted(await caller.post(`${MESSAGES}?include=usage`, body), 200).usage
+    assert.equal((await usageOf(ask())).cost, ONE)
+    assert.equal((await usageOf(ask())).cost, 0)
+    assert.equal('cost' in (await usageOf(job({ model: 'free' }))), false)
+    const me = await caller.me()
+    assert.deepEqual([me.currency, me.reserved_cost, me.usage.cost], ['EUR', 0, ONE])
+    assert.deepEqual(parts(me.usage.models, 'model', 'jobs', 'cost'), [
+      ['free', 1, undefined],
+      ['priced', 2, ONE],
+    ])
+    const { usage, currency } = await admin(parley, `/usage?account=${caller.account}`)
     assert.equal(currency, 'EUR')
-    assert.deepEqual(
-      usage.map(({ model, cost }: Cost) => [model, cost]),
-      [
-        ['free', undefined],
-        ['priced', ONE],
-      ],
-    )
-    const { jobs } = await admin(parley, '/jobs')
-    assert.deepEqual(
-      jobs.map(({ cost }: Cost) => cost),
-      [undefined, 0, ONE],
-    )
+    assert.deepEqual(parts(usage, 'model', 'cost'), [
+      ['free', undefined],
+      ['priced', ONE],
+    ])
+    const { jobs } = await admin(parley, `/jobs?account=${caller.account}`)
+    assert.deepEqual(parts(jobs, 'cost'), [[undefined], [0], [ONE]])
     const { receipt } = await admin(parley, `/jobs/${jobs[2].job_id}/content`)
-    assert.deepEqual(
-      receipt.calls.map(({ cost }: Cost) => cost),
-      [ONE],
-    )
+    assert.deepEqual(parts(receipt.calls, 'cost'), [[ONE]])
   })
 
   test('repairs and fallbacks are paid for, each by its own target', async (t) => {
-    const { parley, models } = await startStage(t, { settings: PRICES })
-    const key = await parley.key()
+    const { caller, models } = await begin(t)
+    const create = async (body: object) => granted(await caller.post(`${MESSAGES}?include=usage`, body), 200)
     const format = { response_format: { format: 'json', schema: { type: 'object' } } }
     let calls = 0
-    models.script = () => answering(calls++ === 0 ? '[]' : '{}')
-    assert.equal(granted(await parley.post(USED, ask(format), key), 200).usage.cost, 2 * ONE)
-    models.script = () => answering('[]')
-    const failing = granted(await parley.post(USED, ask({ ...format, options: { seed: 1 } }), key), 200)
-    assert.equal(failing.status, 'failed')
-    assert.equal(failing.usage.cost, 2 * ONE)
+    models.script = () => answer({ content: calls++ === 0 ? '[]' : '{}' })
+    assert.equal((await create(ask(format))).usage.cost, 2 * ONE)
+    models.script = () => answer({ content: '[]' })
+    const failing = await create(ask({ ...format, options: { seed: 1 } }))
+    assert.deepEqual([failing.status, failing.usage.cost], ['failed', 2 * ONE])
     // The first target reports tokens although its call fails.
-    models.script = ({ body }) =>
-      body.model === 'second'
-        ? answering()
-        : reply.status(200, {
-            body: { error: { message: 'No.', code: 500 }, usage: { prompt_tokens: 7, completion_tokens: 0 } },
-          })
-    const { usage } = granted(await parley.post(USED, uncached(2), key), 200)
-    assert.equal(usage.model, 'second')
-    assert.equal(usage.cost, 7 * 2 + 34)
+    const failure = {
+      error: { message: 'No.', code: 500 },
+      usage: { prompt_tokens: 7, completion_tokens: 0 },
+    }
+    models.script = ({ body }) => (body.model === 'second' ? answer() : reply.status(200, { body: failure }))
+    const { usage } = await create(uncached(2))
+    assert.deepEqual([usage.model, usage.cost], ['second', 7 * 2 + 34])
   })
 
   test('a callback that carries the usage carries the cost', async (t) => {
     const receiver = await startReceiver({}, t)
-    const settings = { ...PRICES, callbacks: { allow_networks: ['127.0.0.0/8'] } }
-    const { parley } = await startStage(t, { settings, script: () => answering() })
+    const { caller } = await begin(t, () => answer())
     const callback = { callback_url: receiver.url, callback_payload: {}, include: ['usage'] }
-    enqueued(await parley.post(`${MESSAGES}/batches`, [ask({ callback })], await parley.key()), 1)
+    await caller.enqueue([ask({ callback })])
     const [post] = await receiver.received(1)
     assert.equal(JSON.parse(post?.body ?? '').usage.cost, ONE)
   })
 
   test('a job that its caller cancels costs the input of the call in progress, and a queued one nothing', async (t) => {
     const settings = { ...PRICES, jobs: { concurrency: 1 } }
-    const { parley, models } = await startStage(t, { settings, script: () => reply.stall() })
-    const key = await parley.key('user_max', 'acme')
-    const batch = await parley.post(`${MESSAGES}/batches`, [uncached(1), uncached(2)], key)
-    const [held, queued] = enqueued(batch, 2)
+    const { caller, models } = await startScene(t, { settings, script: () => reply.stall() })
+    const [held, queued] = await caller.enqueue([uncached(1), uncached(2)])
     await models.received(1)
-    const reserved = granted(await parley.get('/api/v1/me', key), 200).reserved_cost
+    const reserved = (await caller.me()).reserved_cost
     assert.ok(reserved > 2 * 40_960, `${reserved}`)
     const cancel = async (id: string | undefined) => {
-      granted(await parley.post(`${MESSAGES}/${id}/cancel`, undefined, key), 200)
-      return granted(await parley.get(`${MESSAGES}/${id}?include=usage`, key), 200).usage
+      granted(await caller.cancel(id), 200)
+      return granted(await caller.read(id, '?include=usage'), 200).usage
     }
     assert.equal((await cancel(queued)).cost, 0)
     const { input_tokens, cost } = await cancel(held)
     assert.ok(input_tokens > 0)
     assert.equal(cost, input_tokens * 2)
-    const me = granted(await parley.get('/api/v1/me', key), 200)
-    assert.equal(me.reserved_cost, 0)
-    assert.equal(me.usage.cost, cost)
+    const { reserved_cost, usage } = await caller.me()
+    assert.deepEqual([reserved_cost, usage.cost], [0, cost])
   })
 
   test('the input of calls that a cancelled batch ends costs as much', async (t) => {
     const models = await startModelServer({ script: () => reply.stall() })
     t.after(() => models.close())
     const parley = await startParley(t, { upstream: models.baseUrl, settings: PRICES })
-    const key = await parley.key('user_max', 'acme')
-    const openai = openaiOf(parley, key)
+    const caller = await callerOf(parley)
+    const openai = openaiOf(parley, caller.key)
     const body = { model: 'priced', messages: [{ role: 'user', content: 'Hello' }] }
     const line = { custom_id: 'a', method: 'POST', url: CHAT, body }
     const { id } = await submitBatch(openai, [], [JSON.stringify(line)])
@@ -168,7 +146,7 @@ onEachStore(() => {
       ({ status }) => status === 'cancelled',
       { signal: t.signal },
     )
-    const { input_tokens, cost } = granted(await parley.get('/api/v1/me', key), 200).usage
+    const { input_tokens, cost } = (await caller.me()).usage
     assert.ok(input_tokens > 0)
     assert.equal(cost, input_tokens * 2)
     const { usage } = await admin(parley, `/batches/${id}`)
@@ -176,11 +154,101 @@ onEachStore(() => {
   })
 
   test('without prices nothing mentions money', async (t) => {
-    const { parley } = await startStage(t, { script: () => answering() })
-    const key = await parley.key()
-    const { usage } = granted(await parley.post(USED, job(), key), 200)
-    const me = granted(await parley.get('/api/v1/me', key), 200)
-    assert.doesNotMatch(JSON.stringify([usage, me]), /cost|currency/)
-    assert.doesNotMatch(JSON.stringify(await admin(parley, '/usage')), /cost|currency/)
+    const { parley, caller } = await startScene(t, { script: () => answer() })
+    const { usage } = granted(await caller.post(`${MESSAGES}?include=usage`, job()), 200)
+    const shown = [usage, await caller.me(), await admin(parley, '/usage')]
+    assert.doesNotMatch(JSON.stringify(shown), /cost|currency/)
+  })
+
+  test('creates, reads, waits and lists return the same usage, and only if asked', async (t) => {
+    const { caller } = await begin(t, () => answer())
+    const get = async (path: string) => granted(await caller.get(`${MESSAGES}${path}`), 200)
+    const created = granted(await caller.post(`${MESSAGES}?include=usage`, job()), 200)
+    const { usage, job_id: id, ...others } = created
+    const plain = { ...others, job_id: id }
+    assert.deepEqual(usage, USED)
+    assert.deepEqual(await get(`/${id}?include=usage`), created)
+    assert.deepEqual((await get(`?ids=${id}&include=usage&wait=1`)).jobs, [created])
+    assert.deepEqual((await get('?include=usage')).jobs[0].usage, USED)
+    assert.deepEqual(await get(`/${id}`), plain)
+    assert.deepEqual((await get(`?ids=${id}`)).jobs, [plain])
+    assert.equal('usage' in (await get('')).jobs[0], false)
+    assert.equal('usage' in granted(await caller.create({ options: { seed: 1 } }), 200), false)
+    invalid(await caller.read(id, '?include=usage,cost'), /^include\[1\]: must be one of usage/)
+    const wrong = await caller.post(`${MESSAGES}?include=cost`, job())
+    invalid(wrong, /^include\[0\]: must be one of usage/)
+  })
+
+  test('usage says that a text was cut, that an answer was repaired or cached, and what a failure used', async (t) => {
+    const { caller, models } = await begin(t, () => answer({ finish: 'length' }))
+    const usageOf = async (over: object) =>
+      granted(await caller.post(`${MESSAGES}?include=usage`, job({ ...over })), 200).usage
+    const cut = { options: { max_tokens: 4 } }
+    assert.deepEqual(await usageOf(cut), { ...USED, finish_reason: 'length' })
+    // A truncated answer is not cached, because later callers could not know that it was truncated.
+    assert.deepEqual(await usageOf(cut), { ...USED, finish_reason: 'length' })
+    models.script = () => answer()
+    await usageOf({})
+    assert.deepEqual(await usageOf({}), { ...USED, ...NOTHING, cache_hit: true })
+    const twice = { ...USED, input_tokens: 60, cached_input_tokens: 40, output_tokens: 8, calls: 2 }
+    const format = { response_format: { format: 'json', schema: { type: 'object' } } }
+    let calls = 0
+    models.script = () => answer({ content: calls++ === 0 ? '[]' : '{}' })
+    assert.deepEqual(await usageOf(format), { ...twice, repaired: true })
+    models.script = () => answer({ content: '[]' })
+    assert.deepEqual(await usageOf({ ...format, options: { seed: 2 } }), { ...twice, finish_reason: null })
+  })
+
+  test('an open job has no usage yet, and a cancelled one has what its runs used', async (t) => {
+    const { caller, models } = await begin(t, () => reply.stall())
+    const id = await caller.enqueueOne()
+    await models.received(1)
+    const usageOf = async () => granted(await caller.read(id, '?include=usage'), 200).usage
+    assert.equal(await usageOf(), null)
+    granted(await caller.cancel(id), 200)
+    const { model, finish_reason } = await usageOf()
+    assert.deepEqual([model, finish_reason], [null, null])
+  })
+
+  test('a callback carries the usage if it asks', async (t) => {
+    const receiver = await startReceiver({}, t)
+    const { caller } = await begin(t, () => answer())
+    const callback = { callback_url: receiver.url, callback_payload: { n: 1 } }
+    const asking = (include: string) => job({ callback: { ...callback, include: [include] } })
+    await caller.enqueue([asking('usage'), job({ callback, options: { seed: 1 } })])
+    const posts = (await receiver.received(2)).map(({ body }) => JSON.parse(body))
+    assert.deepEqual(
+      posts.filter((body) => 'usage' in body).map(({ usage }) => usage),
+      [USED],
+    )
+    const rule = /^jobs\[0\]\.callback\.include\[0\]: must be one of usage/
+    invalid(await caller.batch([asking('cost')]), rule)
+  })
+
+  test('the client returns the usage from creates, reads, waits and lists', async (t) => {
+    const { parley: server, caller } = await begin(t, () => answer())
+    const { messages } = new Client({ baseUrl: server.url, apiKey: caller.key })
+    const include = ['usage'] as const
+    const created = await messages.createAndWait(
+      {
+        model: 'gpt-5-mini',
+        response_format: { format: 'text' },
+        messages: [{ role: 'user', content: 'A river?' }],
+        options: { temperature: 0 },
+      },
+      { include },
+    )
+    const id = created.job_id
+    const { jobs } = await messages.list({ include })
+    for (const { usage } of [
+      created,
+      await messages.retrieve(id, { include }),
+      await messages.wait(id, { include }),
+      ...(await messages.waitAll([id], { include })),
+      ...jobs,
+    ]) {
+      assert.deepEqual(usage, USED)
+    }
+    assert.equal((await messages.retrieve(id)).usage, undefined)
   })
 })

@@ -1,61 +1,28 @@
 /** Tests the OpenAPI documents and the page that shows them. */
 import assert from 'node:assert/strict'
-import { randomUUID } from 'node:crypto'
 import test, { after } from 'node:test'
 import { Check } from 'typebox/schema'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { BATCHES, LOCAL_CALLBACKS, MESSAGES, says, startScene } from './caller.ts'
+import { failed } from './expect.ts'
 import { CALLERS, closed, documentAt, OPERATORS } from './openapi/document.ts'
-import { startStage } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 /** The error statuses that every route documents. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 onAnyStore(async () => {
-  const { parley, models, clock } = await startStage(
-    { after },
-    {
-      settings: {
-        limits: { body_bytes: 2000, batch_body_bytes: 2000 },
-        tiers: { user_go: { reads_per_minute: 1 } },
-      },
-    },
-  )
-  const key = await parley.key()
+  const { parley, models, caller } = await startScene({ after }, { settings: LOCAL_CALLBACKS })
   const callers = await documentAt(parley, CALLERS)
   const operators = await documentAt(parley, OPERATORS)
 
   interface Operation {
     readonly operationId: string
-    readonly responses: Record<
-      string,
-      { description: string; content: Record<string, { schema: Answer['body'] }> }
-    >
+    readonly responses: Record<string, object>
     readonly summary?: string
     readonly security: readonly object[]
-  }
-
-  function operation(method: string, path: string): Operation {
-    return (callers.paths[path] ?? operators.paths[path])[method]
-  }
-
-  /**
-   * Asserts that the response has this status, that its route documents the status, and that the body has the documented shape.
-   */
-  function documented(method: string, path: string, status: number, given: Answer): void {
-    assert.equal(given.status, status, given.text)
-    const response = operation(method, path).responses[String(status)]
-    assert.ok(response, `${method} ${path} does not document ${status}`)
-    const type = (given.headers.get('content-type') ?? '').split(';', 1)[0] ?? ''
-    const content = response.content[type]
-    assert.ok(content, `${method} ${path} does not document ${type} for ${status}`)
-    const value = type === 'application/json' ? given.body : given.text
-    assert.ok(Check(content.schema, value), `${method} ${path} ${status}: ${given.text}`)
   }
 
   test('both are OpenAPI 3.1 documents, each with the key that opens its routes', async () => {
@@ -110,10 +77,10 @@ onAnyStore(async () => {
 
   test('/admin/api/openapi.json documents every other route, its token and its statuses', () => {
     const read = (operationId: string, more = '') => [operationId, 'adminToken', `200 401 ${more}429 500`]
-    const write = (operationId: string, more = '') => [
+    const write = (operationId: string, more = '', success = 200) => [
       operationId,
       'adminToken',
-      `200 401 403 ${more}413 415 429 500`,
+      `${success} 401 403 ${more}413 415 429 500`,
     ]
     assert.deepEqual(contentsOf(operators), {
       'get /admin/api/overview': read('getOverview'),
@@ -148,14 +115,10 @@ onAnyStore(async () => {
       'get /admin/api/usage-events': read('listUsageEvents'),
       'get /admin/api/audit': read('listAuditLog'),
       'get /admin/api/keys': read('listKeys'),
-      'post /admin/api/keys': ['createKey', 'adminToken', '201 401 403 409 413 415 429 500'],
-      'post /admin/api/keys/{keyId}/rotate': [
-        'rotateKey',
-        'adminToken',
-        '201 401 403 404 409 413 415 429 500',
-      ],
+      'post /admin/api/keys': write('createKey', '409 ', 201),
+      'post /admin/api/keys/{keyId}/rotate': write('rotateKey', '404 409 ', 201),
       'get /admin/api/tokens': read('listAdminTokens'),
-      'post /admin/api/tokens': ['createAdminToken', 'adminToken', '201 401 403 409 413 415 429 500'],
+      'post /admin/api/tokens': write('createAdminToken', '409 ', 201),
       'post /admin/api/tokens/{tokenId}/revoke': write('revokeAdminToken', '404 '),
       'post /admin/api/keys/{keyId}/revoke': write('revokeKey', '404 '),
       'get /admin/api/settings': read('getSettings'),
@@ -180,16 +143,8 @@ onAnyStore(async () => {
     const { data } =
       paths[`${MESSAGES}/{jobId}`].get.responses[200].content['application/json'].schema.properties
     assert.deepEqual(data, { $ref: '#/components/schemas/Job' })
-    for (const name of [
-      'Message',
-      'ResponseFormat',
-      'Callback',
-      'BatchElement',
-      'JobError',
-      'CallbackEvent',
-    ]) {
-      assert.ok(components.schemas[name], name)
-    }
+    const others = ['Message', 'ResponseFormat', 'Callback', 'BatchElement', 'JobError', 'CallbackEvent']
+    for (const name of others) assert.ok(components.schemas[name], name)
   })
 
   test('every operation and every parameter is described, and parameters have examples', () => {
@@ -200,7 +155,6 @@ onAnyStore(async () => {
           for (const { name, description, schema, example } of parameters) {
             assert.ok(description, `${operationId} ${name}`)
             assert.ok(schema.enum || example !== undefined, `${operationId} ${name}`)
-            if (example !== undefined) assert.ok(Check(schema, example), `${operationId} ${name}`)
           }
         }
       }
@@ -209,16 +163,13 @@ onAnyStore(async () => {
 
   test('a callback has the shape and the headers that its webhook documents', async (t) => {
     const receiver = await startReceiver({}, t)
-    const stage = await startStage(t, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
     const { parameters, requestBody } = callers.webhooks.jobEnded.post
     const schema = closed(requestBody.content['application/json'].schema)
-    const own = await stage.parley.key()
     const callback = { callback_url: receiver.url, callback_payload: { order: 7 } }
-    const fails = [{ role: 'user', content: 'fails' }]
-    stage.models.script = ({ body }) =>
-      body.messages[0]?.content === 'fails' ? reply.status(400) : undefined
-    await stage.parley.post(BATCHES, [job({ callback }), job({ callback, messages: fails })], own)
+    models.script = ({ text }) => (text.includes('fails') ? reply.status(400) : undefined)
+    await caller.enqueue([job({ callback }), says('fails', { callback })])
     const received = await receiver.received(2)
+    models.script = () => undefined
     assert.deepEqual(received.map(({ body }) => JSON.parse(body).status).sort(), ['completed', 'failed'])
     for (const { body, headers } of received) {
       assert.ok(Check(schema, JSON.parse(body)), body)
@@ -226,101 +177,21 @@ onAnyStore(async () => {
     }
   })
 
-  test('/openapi.json: each single create is answered as documented', async () => {
-    const post = (over: object, by: string | undefined = key) => parley.post(MESSAGES, job({ ...over }), by)
-    const is = (status: number, given: Answer) => documented('post', MESSAGES, status, given)
-    is(200, await post({}))
-    models.script = () => reply.json({ any: ['JSON'] })
-    is(200, await post({ response_format: { format: 'json' } }))
-    models.script = () => reply.status(400)
-    is(200, await post({ messages: [{ role: 'user', content: 'fails' }] }))
-    models.script = () => reply.stall()
-    const asked = models.requests.length
-    const waiting = post({ messages: [{ role: 'user', content: 'stalls' }] })
-    await models.received(asked + 1)
-    clock.advance(90_000)
-    is(202, await waiting)
-    models.script = () => undefined
-    models.release()
-    is(400, await post({ messages: [] }))
-    is(401, await parley.post(MESSAGES, job()))
-    is(403, await post({ model: 'gpt-5' }, await parley.key('user_free')))
-    is(413, await parley.post(MESSAGES, 'x'.repeat(3000), key))
-    is(415, await parley.post(MESSAGES, '{}', key, { 'content-type': 'text/plain' }))
-  })
-
   test('/openapi.json: every field of a failed job is documented', async () => {
-    const read = operation('get', `${MESSAGES}/{jobId}`).responses['200']
-    const union = read?.content['application/json']?.schema.properties.data.oneOf
-    const schema = union.at(-1).properties.error
-    models.script = () => reply.text('no JSON')
-    const json = { response_format: { format: 'json' } }
-    const wrong = await parley.post(
-      MESSAGES,
-      job({ ...json, messages: [{ role: 'user', content: 'talk' }] }),
-      key,
-    )
-    models.script = () => reply.status(422)
-    const broken = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'breaks' }] }), key)
+    const { schema } = callers.paths[`${MESSAGES}/{jobId}`].get.responses['200'].content['application/json']
+    const { properties } = schema.properties.data.oneOf.at(-1).properties.error
+    const asJson = { response_format: { format: 'json' } }
+    for (const [answer, over, fields] of [
+      [reply.text('no JSON'), asJson, ['code', 'message', 'errors', 'raw_text']],
+      [reply.status(422), {}, ['code', 'message', 'upstream_status', 'upstream_message']],
+    ] as const) {
+      models.script = () => answer
+      const given = await caller.ask(fields.join(), over)
+      assert.deepEqual(Object.keys(failed(given)), fields)
+      for (const field of fields) assert.ok(Object.hasOwn(properties, field), field)
+      assert.ok(Check(closed(schema), given.body), given.text)
+    }
     models.script = () => undefined
-    for (const [given, fields] of [
-      [wrong, ['code', 'message', 'errors', 'raw_text']],
-      [broken, ['code', 'message', 'upstream_status', 'upstream_message']],
-    ] as const) {
-      assert.deepEqual(Object.keys(given.body.data.error), fields)
-      for (const field of fields) assert.ok(Object.hasOwn(schema.properties, field), field)
-    }
-  })
-
-  test('/openapi.json: each batch is answered as documented', async () => {
-    const post = (body: unknown, by: string | undefined = key) => parley.post(BATCHES, body, by)
-    const is = (status: number, given: Answer) => documented('post', BATCHES, status, given)
-    is(202, await post([job(), job()]))
-    is(400, await post([]))
-    is(401, await parley.post(BATCHES, [job()]))
-    is(403, await post(Array(3).fill(job()), await parley.key('user_free')))
-    is(413, await post('x'.repeat(3000)))
-    is(415, await parley.post(BATCHES, '[]', key, { 'content-type': 'text/plain' }))
-  })
-
-  test('/openapi.json: each read is answered as documented', async () => {
-    const is = (status: number, given: Answer) => documented('get', `${MESSAGES}/{jobId}`, status, given)
-    const created = await parley.post(MESSAGES, job(), key)
-    is(200, await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key))
-    is(401, await parley.get(`${MESSAGES}/x`))
-    is(404, await parley.get(`${MESSAGES}/${randomUUID()}`, key))
-    const limited = await parley.key('user_go')
-    await parley.get(`${MESSAGES}/x`, limited)
-    is(429, await parley.get(`${MESSAGES}/x`, limited))
-  })
-
-  test('/openapi.json: the other routes are answered as documented', async () => {
-    documented('get', '/api/v1/me', 200, await parley.get('/api/v1/me', key))
-    documented('get', '/api/v1/me', 401, await parley.get('/api/v1/me'))
-    for (const path of ['/healthz', '/readyz', '/metrics', '/metrics/queue']) {
-      documented('get', path, 200, await parley.get(path))
-    }
-  })
-
-  test('/openapi.json: 500 and 503 are as documented on every route', async (t) => {
-    const { parley: broken } = await startStage(t)
-    // The first key is cached before the store breaks; the second is never found.
-    const [own, unseen] = [await broken.key(), await broken.key()]
-    await broken.get('/api/v1/me', own)
-    for (const [status, error] of [
-      [500, new Error('a bug')],
-      [503, new StoreUnavailable('the disk is full')],
-    ] as const) {
-      broken.store.accept = () => Promise.reject(error)
-      broken.store.read = () => Promise.reject(error)
-      broken.store.findKey = () => Promise.reject(error)
-      broken.store.ping = () => Promise.reject(error)
-      documented('post', MESSAGES, status, await broken.post(MESSAGES, job(), own))
-      documented('post', BATCHES, status, await broken.post(BATCHES, [job()], own))
-      documented('get', `${MESSAGES}/{jobId}`, status, await broken.get(`${MESSAGES}/${randomUUID()}`, own))
-      documented('get', '/api/v1/me', status, await broken.get('/api/v1/me', unseen))
-    }
-    documented('get', '/readyz', 503, await broken.get('/readyz'))
   })
 
   test('/openapi.json: the documented bodies are those that are accepted', () => {
@@ -378,18 +249,11 @@ onAnyStore(async () => {
   test('files are compressed, have an ETag, and are not sent again to clients that have them', async () => {
     await parley.get('/dashboard')
     const dashboard = (await parley.get('/dashboard')).text
-    const files = [...dashboard.matchAll(/(?:src|href)="(\/dashboard\/files\/[^"]+)"/g)].map(
-      ([, file]) => `${file}`,
-    )
+    const found = [...dashboard.matchAll(/(?:src|href)="(\/dashboard\/files\/[^"]+)"/g)]
+    const files = found.map(([, file]) => `${file}`)
     assert.ok(files.length > 5)
-    for (const path of [
-      CALLERS,
-      OPERATORS,
-      '/docs/',
-      '/docs/js/scalar.js',
-      '/dashboard',
-      ...files.slice(0, 3),
-    ]) {
+    const pages = [CALLERS, OPERATORS, '/docs/', '/docs/js/scalar.js', '/dashboard']
+    for (const path of [...pages, ...files.slice(0, 3)]) {
       const get = (headers: Record<string, string>, method = 'GET') =>
         fetch(parley.url + path, { method, headers })
       const plain = await get({ 'accept-encoding': 'identity' })

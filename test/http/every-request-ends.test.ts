@@ -12,21 +12,20 @@ import { onEachStore } from '../on-each-store.ts'
 import { type Answer, type Parley, startParley } from '../parley.ts'
 import { type ReceivedRequest, startReceiver } from '../receiver.ts'
 import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
 import { wellFormed } from '../support/random-schemas.ts'
 import { numbersIn, spellings } from '../support/spelled-numbers.ts'
+import { BATCHES, LOCAL_CALLBACKS, MESSAGES } from './caller.ts'
 import { granted } from './expect.ts'
 import { documentedRoutes } from './openapi/document.ts'
 import { valid } from './openapi/requests.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
-const LONG = Boolean(process.env.PARLEY_LONG)
 const REQUESTS = LONG ? 20_000 : 200
 const AT_ONCE = 20
 /** The most calls of a job: the first, and one to repair a JSON answer. */
 const MOST_CALLS = 2
 const LEAST_DEADLINE_S = 3600
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 
 interface Element {
   callback?: { callback_url: string; callback_headers?: object; callback_payload?: unknown }
@@ -95,7 +94,7 @@ async function start(t: TestContext) {
   const receiver = await startReceiver({}, t)
   const parley = await startParley(t, {
     upstream: models.baseUrl,
-    settings: { tiers: UNLIMITED_READS, callbacks: { allow_networks: ['127.0.0.0/8'] } },
+    settings: { tiers: UNLIMITED_READS, ...LOCAL_CALLBACKS },
   })
   return { parley, key: await parley.key(), counted, receiver, seed }
 }

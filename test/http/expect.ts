@@ -10,8 +10,14 @@ export interface Refusal {
   readonly details: string | undefined
 }
 
-/** Asserts an error with this status, in the standard shape; returns its message and details. */
-export function refused(answer: Answer, status: number): Refusal {
+/** What an error must say; details that are `null` must be absent. */
+interface ExpectedRefusal {
+  readonly message?: string | RegExp
+  readonly details?: string | RegExp | null
+}
+
+/** Asserts an error with this status, in the standard shape, that says what is expected; returns its message and details. */
+export function refused(answer: Answer, status: number, expected: ExpectedRefusal = {}): Refusal {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
   assert.ok(answer.headers.get('x-request-id'), 'there is no x-request-id')
@@ -21,15 +27,20 @@ export function refused(answer: Answer, status: number): Refusal {
   assert.notEqual(message, '')
   assert.ok(['string', 'undefined'].includes(typeof details))
   assert.deepEqual(rest, {})
+  matches(message, expected.message)
+  if (expected.details === null) assert.equal(details, undefined)
+  else matches(details ?? '', expected.details)
   return { message, details }
+}
+
+function matches(text: string, expected: string | RegExp | undefined): void {
+  if (typeof expected === 'string') assert.equal(text, expected)
+  else if (expected !== undefined) assert.match(text, expected)
 }
 
 /** Asserts status 400 for invalid parameters, with exactly these details. */
 export function invalid(answer: Answer, details: string | RegExp): void {
-  const refusal = refused(answer, 400)
-  assert.equal(refusal.message, 'Invalid parameters.')
-  if (typeof details === 'string') assert.equal(refusal.details, details)
-  else assert.match(refusal.details ?? '', details)
+  refused(answer, 400, { message: 'Invalid parameters.', details })
 }
 
 /** Asserts a success with this status, in the standard envelope; returns the `data`. */

@@ -5,15 +5,14 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
-import { reply } from '../model-server.ts'
+import { reply, type Script } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, type Parley } from '../parley.ts'
 import { eventually } from '../support/eventually.ts'
+import { BATCHES, callerOf, idOf, MESSAGES, says, startScene } from './caller.ts'
+import { completed, refused, timedOut } from './expect.ts'
 import { openLine, talk } from './raw-http.ts'
-import { type Stage, startStage } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 const MIB = 1024 * 1024
 /**
  * The minimum of `limits.memory_bytes`. The share of uploads is 2 MiB then, and those of requests and of answers are 4 MiB
@@ -23,9 +22,9 @@ const memory_bytes = 16 * MIB
 /** More bytes than the operating system buffers for a connection. */
 const LARGE = `${'x'.repeat(14_000_000)}€`
 
-function start(t: TestContext): Promise<Stage> {
+function start(t: TestContext, script: Script = () => undefined) {
   const limits = { memory_bytes, body_bytes: 4 * MIB, batch_body_bytes: 4 * MIB }
-  return startStage(t, { settings: { limits } })
+  return startScene(t, { settings: { limits }, script, account: 'mine' })
 }
 
 function head(path: string, key: string, fields: readonly string[], method = 'POST'): string {
@@ -34,6 +33,7 @@ function head(path: string, key: string, fields: readonly string[], method = 'PO
 }
 
 const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
+const CHUNKED = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
 
 /** Resolves when the number of bytes held of the share matches the pattern. */
 async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
@@ -55,36 +55,34 @@ async function nothingHeld(parley: Parley): Promise<void> {
 
 onEachStore(() => {
   test('an upload beyond the part of its account is rejected before it is sent, and no upload of another account is', async (t) => {
-    const { parley } = await start(t)
-    const [mine, other] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'other')]
+    const { parley, caller: mine } = await start(t)
+    const other = await callerOf(parley, 'user_max', 'other')
     const first = openLine(parley)
-    first.send(head(BATCHES, mine, ofLength(900_000)))
+    first.send(head(BATCHES, mine.key, ofLength(900_000)))
     first.send('[')
     await holds(parley, 'uploads', /^9\d{5}$/)
     const second = openLine(parley)
-    second.send(head(BATCHES, mine, [...ofLength(900_000), 'expect: 100-continue']))
+    second.send(head(BATCHES, mine.key, [...ofLength(900_000), 'expect: 100-continue']))
     const rejected = await second.until(/memory_bytes/)
     assert.match(rejected, /^HTTP\/1\.1 503 /)
     assert.match(rejected, /^retry-after: 5\r$/m)
     assert.match(rejected, /share of the memory for uploads \(limits\.memory_bytes\)/)
     const third = openLine(parley)
-    third.send(head(BATCHES, other, [...ofLength(800_000), 'expect: 100-continue']))
+    third.send(head(BATCHES, other.key, [...ofLength(800_000), 'expect: 100-continue']))
     await third.until(/^HTTP\/1\.1 100 Continue/)
-    assert.equal((await parley.post(BATCHES, [job()], mine)).status, 202, 'small bodies are accepted')
+    await mine.enqueue([job()])
     for (const line of [first, second, third]) line.hangUp()
     await nothingHeld(parley)
   })
 
   test('a request that waits behind another on its connection leaves nothing behind when the client hangs up', async (t) => {
-    const { parley, models } = await start(t)
-    const key = await parley.key()
-    models.script = () => reply.text('x'.repeat(300_000))
-    const created = await parley.post(MESSAGES, job(), key)
+    const { parley, caller, models } = await start(t, () => reply.text('x'.repeat(300_000)))
+    const id = idOf(await caller.create())
     models.script = () => reply.stall()
-    const body = JSON.stringify(job({ messages: [{ role: 'user', content: 'never answered' }] }))
+    const body = JSON.stringify(says('never answered'))
     const line = openLine(parley)
-    const read = head(`${MESSAGES}/${created.body.data.job_id}`, key, [], 'GET')
-    line.send(head(MESSAGES, key, ofLength(body.length)) + body + read)
+    const read = head(`${MESSAGES}/${id}`, caller.key, [], 'GET')
+    line.send(head(MESSAGES, caller.key, ofLength(body.length)) + body + read)
     await holds(parley, 'requests', /^[1-9]/)
     await models.received(2)
     await holds(parley, 'answers', /^0$/)
@@ -95,8 +93,8 @@ onEachStore(() => {
 
   test('a request waits for what other accounts hold', async (t) => {
     const { parley, clock } = await start(t)
-    const keys = await Promise.all(['one', 'two', 'three'].map((account) => parley.key('user_max', account)))
-    const [one = '', two = '', three = ''] = keys
+    const accounts = ['one', 'two', 'three'].map((account) => parley.key('user_max', account))
+    const [one = '', two = '', three = ''] = await Promise.all(accounts)
     const body = `[${' '.repeat(900_000)}${JSON.stringify(job())}]`
     const slow = [one, two].map((key) => {
       const line = openLine(parley)
@@ -116,19 +114,16 @@ onEachStore(() => {
   })
 
   test('a body of unknown length is read whatever its pieces are, up to its limit', async (t) => {
-    const { parley } = await start(t)
-    const key = await parley.key()
-    const chunked = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
+    const { parley, caller } = await start(t)
     const send = (body: string, size: number) => {
       const chunks: string[] = []
       for (let at = 0; at < body.length; at += size) {
         const chunk = body.slice(at, at + size)
         chunks.push(`${chunk.length.toString(16)}\r\n${chunk}\r\n`)
       }
-      return talk(parley, `${head(BATCHES, key, chunked)}${chunks.join('')}0\r\n\r\n`)
+      return talk(parley, `${head(BATCHES, caller.key, CHUNKED)}${chunks.join('')}0\r\n\r\n`)
     }
-    const body = (length: number) =>
-      JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })])
+    const body = (length: number) => JSON.stringify([says('x'.repeat(length))])
     for (const [length, size] of [
       [100, 1],
       [9000, 7],
@@ -139,7 +134,7 @@ onEachStore(() => {
       assert.equal(answer.status, 202, `${length} bytes by ${size}: ${answer.text}`)
     }
     const line = openLine(parley)
-    line.send(head(BATCHES, key, chunked))
+    line.send(head(BATCHES, caller.key, CHUNKED))
     line.send(`8000\r\n${'x'.repeat(0x8000)}`)
     line.hangUp()
     assert.equal((await send('x'.repeat(4 * MIB + 1), 65_536)).status, 413)
@@ -147,81 +142,63 @@ onEachStore(() => {
   })
 
   test('a thread is sent the bytes of a body of unknown length, and not what might have come', async (t) => {
-    const { parley } = await start(t)
+    const { parley, caller } = await start(t)
     const sizes: number[] = []
     const { run } = CpuPool.prototype
+    // The size is read before the call, which transfers the buffer to the thread.
     t.mock.method(CpuPool.prototype, 'run', function (this: CpuPool, ...given: Parameters<CpuPool['run']>) {
       const [, input] = given
       if ('bytes' in input) sizes.push(input.bytes.buffer.byteLength)
       return run.apply(this, given)
     })
-    const body = JSON.stringify([job({ messages: [{ role: 'user', content: 'x'.repeat(300_000) }] })])
-    const chunked = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
-    const sent = `${head(BATCHES, await parley.key(), chunked)}${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+    const body = JSON.stringify([says('x'.repeat(300_000))])
+    const sent = `${head(BATCHES, caller.key, CHUNKED)}${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
     assert.equal((await talk(parley, sent)).status, 202)
     assert.deepEqual(sizes, [body.length])
   })
 
   test('nothing of a body is read for an unknown route or without a key', async (t) => {
-    const { parley } = await start(t)
-    const fields = [...ofLength(3_000_000), 'expect: 100-continue']
-    const unknown = openLine(parley)
-    unknown.send(head('/api/v1/nothing', await parley.key(), fields))
-    assert.match(await unknown.closed, /^HTTP\/1\.1 404 /)
-    const noKey = openLine(parley)
-    noKey.send(head(BATCHES, 'none', fields))
-    assert.match(await noKey.closed, /^HTTP\/1\.1 401 /)
+    const { parley, caller } = await start(t)
+    for (const [path, key, status] of [
+      ['/api/v1/nothing', caller.key, 404],
+      [BATCHES, 'none', 401],
+    ] as const) {
+      const line = openLine(parley)
+      line.send(head(path, key, [...ofLength(3_000_000), 'expect: 100-continue']))
+      assert.match(await line.closed, new RegExp(`^HTTP/1\\.1 ${status} `))
+    }
   })
 
-  test('a large result is read as it was stored', async (t) => {
-    const { parley, models } = await start(t)
-    const content = '𝒳€x'.repeat(60_000)
-    models.script = () => reply.text(content)
-    const key = await parley.key()
-    const created = await parley.post(MESSAGES, job(), key)
-    assert.equal(created.body.data.result.response_content, content)
-    const read = await parley.get(`${MESSAGES}/${created.body.data.job_id}`, key)
-    assert.equal(read.body.data.result.response_content, content)
-    assert.equal(read.headers.get('content-length'), String(Buffer.byteLength(read.text)))
-    await nothingHeld(parley)
-  })
-
-  test('large answers beyond the part of an account: a read gets 503, a single create 202 with its id', async (t) => {
-    const { parley, models } = await start(t)
-    models.script = () => reply.text(LARGE)
-    const [mine, other] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'other')]
-    const created = await parley.post(MESSAGES, job(), mine)
-    const jobId: string = created.body.data.job_id
-    assert.equal(created.body.data.result.response_content.length, LARGE.length)
+  test('large answers come as they were stored, and beyond the part of an account a read gets 503, a single create 202 with its id', async (t) => {
+    const { parley, caller: mine, models } = await start(t, () => reply.text(LARGE))
+    const other = await callerOf(parley, 'user_max', 'other')
+    const created = await mine.create()
+    assert.ok(completed(created) === LARGE, 'the answer is not the text of the model')
     await nothingHeld(parley)
 
     const { hostname, port } = new URL(parley.url)
     const neverReads = connect(Number(port), hostname)
     t.after(() => neverReads.destroy())
-    neverReads.write(head(`${MESSAGES}/${jobId}`, mine, [], 'GET'))
+    neverReads.write(head(`${MESSAGES}/${idOf(created)}`, mine.key, [], 'GET'))
     await holds(parley, 'answers', /^\d{8}$/)
-    const read = await parley.get(`${MESSAGES}/${jobId}`, mine)
-    assert.equal(read.status, 503)
+    const read = await mine.read(idOf(created))
+    const { details } = refused(read, 503)
     assert.equal(read.headers.get('retry-after'), '5')
-    assert.match(read.body.details, /share of the memory for answers \(limits\.memory_bytes\)/)
-    const single = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'again' }] }), mine)
-    assert.deepEqual([single.status, single.body.data.status], [202, 'timeout'])
+    assert.match(details ?? '', /share of the memory for answers \(limits\.memory_bytes\)/)
+    const single = timedOut(await mine.ask('again'))
     models.script = () => reply.text('short')
-    const small = await parley.post(MESSAGES, job({ messages: [{ role: 'user', content: 'short' }] }), other)
-    assert.equal(small.body.data.result.response_content, 'short')
+    assert.equal(completed(await other.create()), 'short')
     neverReads.destroy()
     await nothingHeld(parley)
-    assert.equal((await parley.get(`${MESSAGES}/${single.body.data.job_id}`, mine)).status, 200)
+    assert.ok(completed(await mine.read(single)) === LARGE, 'the read is not the text of the model')
     await nothingHeld(parley)
   })
 
   test('a create that waits holds less than one that is read, and nothing when its client hangs up', async (t) => {
-    const { parley, models } = await start(t)
-    models.script = () => reply.stall()
-    const key = await parley.key()
-    const body = JSON.stringify(job({ messages: [{ role: 'user', content: 'x'.repeat(100_000) }] }))
+    const { parley, caller, models } = await start(t, () => reply.stall())
+    const body = JSON.stringify(says('x'.repeat(100_000)))
     const line = openLine(parley)
-    line.send(head(MESSAGES, key, ofLength(body.length)))
+    line.send(head(MESSAGES, caller.key, ofLength(body.length)))
     line.send(body)
     await models.received(1)
     await holds(parley, 'requests', /^20\d{4}$/)

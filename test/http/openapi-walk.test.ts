@@ -9,8 +9,10 @@ import { Check } from 'typebox/schema'
 import { makeKey } from '../../src/accounts/key.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
+import { LONG } from '../support/long-form.ts'
+import { BATCHES, MESSAGES, says } from './caller.ts'
 import { granted } from './expect.ts'
 import { conforms, documentedRoutes, examplesOf, OPERATORS, type Route } from './openapi/document.ts'
 import { mistakes, variations, wrongTexts } from './openapi/requests.ts'
@@ -19,7 +21,6 @@ import { startWalked } from './openapi/walked.ts'
 import { walkerOf } from './openapi/walker.ts'
 import { talk } from './raw-http.ts'
 
-const VARIATIONS = 3
 const WRONG_TOKENS = 10
 /** The default of `limits.unknown_keys_per_minute`. */
 const UNKNOWN_KEYS = 60
@@ -31,8 +32,9 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/settings 500': 'what it answers is made at the start: nothing in it can fail',
   'GET /admin/api/settings 503': 'the same; it does not ask the database',
   'GET /admin/api/events 500': 'what it sends is in memory: nothing in it can fail',
-  'GET /admin/api/events 503': 'wants 500 open streams, which admin/events.test.ts opens',
-  'GET /healthz 503': 'only while the server has all its connections: src/http/connection-limits.test.ts',
+  'GET /admin/api/events 503': 'wants 500 open streams, which admin/overview.test.ts opens',
+  'GET /healthz 503':
+    'only while the server has all its connections: src/http/load-shedding/connection-limits.test.ts',
   'GET /metrics 503': 'the same',
 }
 /** The server sends this status before it knows the route; broken-requests.test.ts tests it for all routes. */
@@ -44,7 +46,8 @@ const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 onEachStore(async () => {
   const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
   const routes = await documentedRoutes(parley)
-  const free = await parley.key('user_free')
+  // What a schema allows is decided before the store is asked, so the second store gets fewer generated requests.
+  const [variationsOfEach, mistakesOfEach] = LONG || storeName() === 'SQLite' ? [3, undefined] : [1, 1]
 
   const { seen, expectOf, took } = walkerOf(parley, key, parameters)
   const posts = routes.filter(({ method }) => method === 'POST')
@@ -107,12 +110,8 @@ onEachStore(async () => {
         const media = content['application/json']
         for (const body of media ? examplesOf(media) : []) {
           const headers = new Headers({ 'content-type': 'application/json' })
-          conforms(route, 'an example', {
-            status: Number(status),
-            headers,
-            body,
-            text: JSON.stringify(body),
-          })
+          const text = JSON.stringify(body)
+          conforms(route, 'an example', { status: Number(status), headers, body, text })
         }
       }
     }
@@ -131,7 +130,7 @@ onEachStore(async () => {
 
   test('every value that a schema allows is answered as documented', async () => {
     for (const route of posts) {
-      for (const body of variations(route.body?.schema ?? {}, examplesFor(route), VARIATIONS)) {
+      for (const body of variations(route.body?.schema ?? {}, examplesFor(route), variationsOfEach)) {
         await expectOf(route, [...SUCCESSES, 400, 403, 404, 409], { about: 'generated', body })
       }
     }
@@ -149,7 +148,8 @@ onEachStore(async () => {
   test('400 for each thing that a schema does not allow', async () => {
     let count = 0
     for (const route of writes) {
-      for (const { about, body } of mistakes(route.body?.schema ?? {}, examplesFor(route))) {
+      const wrong = mistakes(route.body?.schema ?? {}, examplesFor(route))
+      for (const { about, body } of wrong.slice(0, mistakesOfEach)) {
         await expectOf(route, [400], { about, body: JSON.stringify(body) })
         count += 1
       }
@@ -157,13 +157,12 @@ onEachStore(async () => {
         await expectOf(route, [400], { about: 'no JSON', body })
       }
       // A route whose body is optional accepts an empty body with any content type, so only the others reject it.
-      if (route.body?.required) await expectOf(route, [400], { about: 'an empty body', body: '' })
-      if (route.body?.required) {
-        const headers = { 'content-type': 'application/json' }
-        await expectOf(route, [400], { about: 'no body', headers })
-      }
+      if (!route.body?.required) continue
+      await expectOf(route, [400], { about: 'an empty body', body: '' })
+      const headers = { 'content-type': 'application/json' }
+      await expectOf(route, [400], { about: 'no body', headers })
     }
-    assert.ok(count > 200, `only ${count} mistakes were made`)
+    if (mistakesOfEach === undefined) assert.ok(count > 200, `only ${count} mistakes were made`)
     for (const route of routes) {
       const queries = route.parameters.filter((one) => one.in === 'query')
       for (const { name, schema } of queries) {
@@ -200,17 +199,10 @@ onEachStore(async () => {
   })
 
   test('403 where the tier does not allow it', async () => {
-    const headers = { 'x-api-key': free }
-    await expectOf(ofPath('/api/v1/messages'), [403], {
-      about: 'a model',
-      headers,
-      body: job({ model: 'gpt-5' }),
-    })
-    await expectOf(ofPath('/api/v1/messages/batches'), [403], {
-      about: 'a batch',
-      headers,
-      body: Array(3).fill(job()),
-    })
+    const headers = { 'x-api-key': await parley.key('user_free') }
+    const model = job({ model: 'gpt-5' })
+    await expectOf(ofPath(MESSAGES), [403], { about: 'a model', headers, body: model })
+    await expectOf(ofPath(BATCHES), [403], { about: 'a batch', headers, body: Array(3).fill(job()) })
   })
 
   test('404 for each ID that never existed', async () => {
@@ -229,18 +221,14 @@ onEachStore(async () => {
     await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
     // Callbacks of earlier requests may still arrive and use up answers of the script, so there are enough for those, too.
     receiver.script(...Array(20).fill({ kind: 'stall' }))
-    const created = await parley.post(
-      '/api/v1/messages/batches',
-      [job({ callback: { callback_url: receiver.url } })],
-      key,
-    )
-    const [jobId] = granted(created, 202).job_ids
+    const callback = { callback_url: receiver.url }
+    const [jobId] = granted(await parley.post(BATCHES, [job({ callback })], key), 202).job_ids
     const ended = { parameters: { jobId: await endedJob() } }
-    for (const path of ['/admin/api/jobs/{jobId}', '/api/v1/messages/{jobId}']) {
+    for (const path of ['/admin/api/jobs/{jobId}', `${MESSAGES}/{jobId}`]) {
       await expectOf(ofPath(`${path}/cancel`), [409], { about: 'ended', ...ended })
     }
     const open = { parameters: { jobId: await openJob() } }
-    for (const path of ['/admin/api/jobs/{jobId}', '/api/v1/messages/{jobId}']) {
+    for (const path of ['/admin/api/jobs/{jobId}', `${MESSAGES}/{jobId}`]) {
       await expectOf(ofPath(path, 'DELETE'), [409], { about: 'open', ...open })
     }
     models.release()
@@ -283,8 +271,7 @@ onEachStore(async () => {
   test('202 for a job that takes longer than its timeout', async () => {
     models.script = () => reply.stall()
     const asked = models.requests.length
-    const body = job({ messages: [{ role: 'user', content: 'stalls' }] })
-    const waiting = expectOf(ofPath('/api/v1/messages'), [202], { about: 'stalls', body })
+    const waiting = expectOf(ofPath(MESSAGES), [202], { about: 'stalls', body: says('stalls') })
     await models.received(asked + 1)
     clock.advance(90_000)
     await waiting
@@ -304,7 +291,7 @@ onEachStore(async () => {
   })
 
   test('429 for reads past the tier’s, and for who guesses tokens or keys', async () => {
-    const read = ofPath('/api/v1/messages/{jobId}', 'GET')
+    const read = ofPath(`${MESSAGES}/{jobId}`, 'GET')
     const headers = { 'x-api-key': await parley.key('user_go') }
     await expectOf(read, [404], { about: 'the first', headers })
     await expectOf(read, [429], { about: 'the second', headers })

@@ -14,11 +14,11 @@ import {
 import { type Enforced, ProviderRate } from '../model-servers/provider-rate.ts'
 import { onAnyStore, onEachStore, storeName } from '../on-each-store.ts'
 import { type Lifetime, type Parley, startParley, temporaryFolder } from '../parley.ts'
-import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
-import { createBatches, MESSAGES, metric, withContent } from '../support/outage.ts'
+import { createBatches, metric, withContent } from '../support/outage.ts'
 import { adminOf } from './admin/admin.ts'
-import { granted } from './expect.ts'
+import { type Caller, callerOf, MESSAGES } from './caller.ts'
+import { granted, timedOut } from './expect.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -46,6 +46,9 @@ interface Scene {
   readonly provider: ProviderRate
   readonly nodes: readonly Parley[]
   readonly parley: Parley
+  readonly caller: Caller
+  /** Creates jobs of this many tokens each; returns their IDs. */
+  readonly create: (tokens: readonly number[], over?: object) => Promise<string[]>
 }
 
 /**
@@ -127,7 +130,10 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
   }
   const [parley] = nodes
   assert.ok(parley)
-  return { clock, answering, exchanging: () => exchanging, models, provider, nodes, parley }
+  const caller = await callerOf(parley)
+  const create = (tokens: readonly number[], over: object = {}) =>
+    createBatches({ parley }, caller.key, jobsOf(tokens, over))
+  return { clock, answering, exchanging: () => exchanging, models, provider, nodes, parley, caller, create }
 }
 
 /**
@@ -165,8 +171,14 @@ const jobsOf = (tokens: readonly number[], over = {}) =>
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
-const shown = async (parley: Parley, id: string | undefined, key: string) =>
-  granted(await parley.get(`${MESSAGES}/${id}`, key), 200)
+const shown = async (caller: Caller, id: string | undefined) => granted(await caller.read(id), 200)
+const statusOf = async (caller: Caller, id: string | undefined) => (await shown(caller, id)).status
+
+/** Settings with a model of the rated upstream, and one of the upstream `other`. */
+const TWO_UPSTREAMS = {
+  'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
+  free: { targets: [{ upstream: 'other', model: 'm' }] },
+}
 
 const unavailable = (log: Parley['log']) => log.filter(({ message }) => /is unavailable/.test(message))
 
@@ -208,30 +220,27 @@ onEachStore(() => {
 
   test('complete_within and a cancellation end the wait, and the caller of a single create gets 202', async (t) => {
     const scene = await start(t, { upstream: { requests_per_minute: 1 } })
-    const { parley } = scene
-    const key = await parley.key()
-    const [done, late, cancelled] = [
-      ...(await createBatches(scene, key, jobsOf([100]))),
-      ...(await createBatches(scene, key, jobsOf([100], { complete_within: 20 }))),
-      ...(await createBatches(scene, key, jobsOf([100]))),
-    ]
-    const single = parley.post(MESSAGES, { ...jobsOf([100])[0], timeout: 30 }, key)
+    const { caller, create } = scene
+    const [done] = await create([100])
+    const [late] = await create([100], { complete_within: 20 })
+    const [cancelled] = await create([100])
+    const single = caller.post(MESSAGES, { ...jobsOf([100])[0], timeout: 30 })
     await pass(t, scene, 5_000)
-    granted(await parley.post(`${MESSAGES}/${cancelled}/cancel`, {}, key), 200)
+    granted(await caller.cancel(cancelled), 200)
     await pass(t, scene, 26_000)
-    assert.equal(granted(await single, 202).status, 'timeout')
-    assert.equal((await shown(parley, done, key)).status, 'completed')
-    assert.equal((await shown(parley, late, key)).error.code, 'deadline_exceeded')
-    assert.equal((await shown(parley, cancelled, key)).error.code, 'cancelled')
+    timedOut(await single)
+    assert.equal(await statusOf(caller, done), 'completed')
+    assert.equal((await shown(caller, late)).error.code, 'deadline_exceeded')
+    assert.equal((await shown(caller, cancelled)).error.code, 'cancelled')
     await pass(t, scene, MINUTE_MS, LONG_STEP_MS)
     assert.equal(scene.models.completions().length, 2)
   })
 
   test('two real minutes on one node, or on three', { skip: !LONG }, async (t) => {
     const scene = await start(t, { isReal: true, nodes: storeName() === 'Postgres' ? 3 : 1 })
-    const { parley, provider } = scene
+    const { provider } = scene
     const startMs = systemClock.steadyMs()
-    await createBatches(scene, await parley.key(), jobsOf(sizes(180)))
+    await scene.create(sizes(180))
     await wait(systemClock, 2 * MINUTE_MS)
     // Calls are sent in bursts, so a minute's use may differ by a tenth from the limit.
     const used = provider.accepted.tokens / (2 * LIMITS.tokens)
@@ -248,11 +257,10 @@ onEachStore(() => {
       upstream: { requests_per_minute: 1 },
       settings: { jobs: { patience_seconds: 0 } },
     })
-    const { parley, clock, models } = scene
-    const key = await parley.key()
+    const { parley, caller, create, clock, models } = scene
     // The answer is not an object, so the job makes a second call to repair it, which must wait for the rate, too.
     const json = { response_format: { format: 'json', schema: { type: 'object' } } }
-    const ids = await createBatches(scene, key, [...jobsOf([100], json), ...jobsOf([100, 100])])
+    const ids = [...(await create([100], json)), ...(await create([100, 100]))]
     await pass(t, scene, 30_000)
     assert.equal(await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}'), 3)
     const atMs = clock.steadyMs()
@@ -268,43 +276,35 @@ onEachStore(() => {
       },
     })
     await pass(t, { ...scene, nodes: [next], parley: next }, 5_000)
-    const [repaired, ...others] = await Promise.all(ids.map((id) => shown(next, id, key)))
-    assert.deepEqual(
-      others.map(({ status }) => status),
-      ['completed', 'completed'],
-    )
-    assert.equal(repaired.status, 'failed')
-    assert.equal(repaired.error.code, 'validation_error')
+    const [repaired, ...others] = await Promise.all(ids.map((id) => shown(caller.at(next), id)))
+    assert.deepEqual([repaired.status, repaired.error.code], ['failed', 'validation_error'])
+    for (const { status } of others) assert.equal(status, 'completed')
     // One call for each of three jobs, and the repair; no call was repeated.
     assert.equal(models.completions().length, 4)
   })
 
-  const skip = storeName() !== 'Postgres'
-  test('while an older node is alive, rates have no effect', { skip }, async (t) => {
-    const scene = await start(t, { upstream: { requests_per_minute: 1 } })
-    const { parley, models } = scene
-    const database = await connectPostgres(t, parley.database)
-    await database.query(
-      `insert into nodes (node, lease_until, features) values ('earlier', clock_timestamp() + interval '600 s', 'prices')`,
-    )
-    while (parley.store.isKnownToAll('rates')) await pass(t, scene, 1000)
-    await createBatches(scene, await parley.key(), jobsOf([100, 100, 100]))
-    await pass(t, scene, 5_000)
-    assert.equal(models.completions().length, 3)
-    assert.equal(
-      parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message)).length,
-      1,
-    )
-    // A 429 from an upstream with a rate is handled like any other 429.
-    const { provider } = scene
-    assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
-    await createBatches(scene, await parley.key(), jobsOf([1000]))
-    await pass(t, scene, 10_000)
-    const times = provider.rejectedAtMs
-    assert.ok(times.length > 1)
-    assert.equal(new Set(times).size, times.length, String(times))
-    assert.equal(unavailable(parley.log).length, 1)
-  })
+  if (storeName() === 'Postgres') {
+    test('while an older node is alive, rates have no effect', async (t) => {
+      const { addEarlierNode } = await import('./earlier-node.ts')
+      const scene = await start(t, { upstream: { requests_per_minute: 1 } })
+      const { parley, create, models, provider } = scene
+      await addEarlierNode(t, parley, 'prices')
+      while (parley.store.isKnownToAll('rates')) await pass(t, scene, 1000)
+      await create([100, 100, 100])
+      await pass(t, scene, 5_000)
+      assert.equal(models.completions().length, 3)
+      const lines = parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message))
+      assert.equal(lines.length, 1)
+      // A 429 from an upstream with a rate is handled like any other 429.
+      assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
+      await create([1000])
+      await pass(t, scene, 10_000)
+      const times = provider.rejectedAtMs
+      assert.ok(times.length > 1)
+      assert.equal(new Set(times).size, times.length, String(times))
+      assert.equal(unavailable(parley.log).length, 1)
+    })
+  }
 })
 
 /** What one node decides by itself. */
@@ -312,25 +312,17 @@ onAnyStore(() => {
   test('jobs wait longer than patience and run timeout allow; others go on meanwhile', async (t) => {
     const scene = await start(t, {
       upstream: { requests_per_minute: 2 },
-      settings: {
-        jobs: { patience_seconds: 5, run_timeout_seconds: 5 },
-        models: {
-          'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
-          free: { targets: [{ upstream: 'other', model: 'm' }] },
-        },
-      },
+      settings: { jobs: { patience_seconds: 5, run_timeout_seconds: 5 }, models: TWO_UPSTREAMS },
       otherUpstream: {},
     })
-    const { parley } = scene
-    const key = await parley.key()
-    const ids = await createBatches(scene, key, jobsOf([100, 100, 100, 100, 100]))
+    const { parley, caller, create } = scene
+    const ids = await create([100, 100, 100, 100, 100])
     await pass(t, scene, 5_000)
-    const others = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
-    for (const id of others) {
-      while ((await shown(parley, id, key)).status !== 'completed') await pass(t, scene, STEP_MS)
+    for (const id of await create([100, 100, 100], { model: 'free' })) {
+      while ((await statusOf(caller, id)) !== 'completed') await pass(t, scene, STEP_MS)
     }
     assert.ok(scene.clock.steadyMs() < MINUTE_MS)
-    const statuses = async () => Promise.all(ids.map(async (id) => (await shown(parley, id, key)).status))
+    const statuses = async () => Promise.all(ids.map((id) => statusOf(caller, id)))
     assert.equal((await statuses()).filter((status) => status === 'completed').length, 1)
     await pass(t, scene, 3 * MINUTE_MS)
     assert.deepEqual(new Set(await statuses()), new Set(['completed']))
@@ -343,15 +335,13 @@ onAnyStore(() => {
       settings: { jobs: { patience_seconds: 5 } },
       headers: () => ({ 'retry-after': '30' }),
     })
-    const { parley, provider } = scene
+    const { parley, caller, create, provider } = scene
     provider.take(100, 0)
-    const key = await parley.key()
-    const [id] = await createBatches(scene, key, jobsOf([100]))
+    const [id] = await create([100])
     await pass(t, scene, 25_000)
     assert.deepEqual([provider.rejectedAtMs.length, scene.models.completions().length], [1, 1])
     await pass(t, scene, 50_000)
-    const { status } = await shown(parley, id, key)
-    assert.equal(status, 'completed')
+    assert.equal(await statusOf(caller, id), 'completed')
     assert.equal(provider.rejectedAtMs.length, 2)
     assert.equal(unavailable(parley.log).length, 0)
   })
@@ -364,13 +354,12 @@ onAnyStore(() => {
         'x-ratelimit-reset-tokens': '1m0s',
       }),
     })
-    const { provider, parley } = scene
-    const key = await parley.key()
-    await createBatches(scene, key, jobsOf([1000]))
+    const { provider, create } = scene
+    await create([1000])
     await pass(t, scene, 3_000)
     // Another program uses nearly all tokens that are left of the minute.
     assert.ok(provider.take(56_000, scene.clock.steadyMs()))
-    await createBatches(scene, key, jobsOf([1000, ...Array.from({ length: 20 }, () => 1000)]))
+    await create(Array(21).fill(1000))
     await pass(t, scene, 50_000)
     // Only calls that were on their way before the server reported how little is left may be rejected.
     assert.ok(provider.rejectedAtMs.length <= 10, String(provider.rejectedAtMs))
@@ -382,25 +371,19 @@ onAnyStore(() => {
     const upstream = { tokens_per_minute: 2000 }
     const limits = { requests: 100, tokens: 2000 }
     const scene = await start(t, { upstream, limits })
-    const { parley } = scene
-    const key = await parley.key()
+    const { caller, create } = scene
     const large = { options: { max_tokens: 5000 } }
-    const [first, second, third] = [
-      ...(await createBatches(scene, key, jobsOf([500]))),
-      ...(await createBatches(scene, key, jobsOf([1900], large))),
-      ...(await createBatches(scene, key, jobsOf([2500], large))),
-    ]
+    const [first] = await create([500])
+    const [second, third] = [...(await create([1900], large)), ...(await create([2500], large))]
     await pass(t, scene, 30_000)
-    assert.equal((await shown(parley, first, key)).status, 'completed')
+    assert.equal(await statusOf(caller, first), 'completed')
     assert.equal(scene.models.completions().length, 1)
     await pass(t, scene, 4 * MINUTE_MS, LONG_STEP_MS)
-    assert.equal((await shown(parley, second, key)).status, 'completed')
-    const { error } = await shown(parley, third, key)
+    assert.equal(await statusOf(caller, second), 'completed')
+    const { error } = await shown(caller, third)
     assert.equal(error.code, 'model_error')
-    assert.match(
-      error.upstream_message,
-      /needs about 50\d\d tokens, and the rate .* is 2000 tokens per minute/,
-    )
+    const reason = /needs about 50\d\d tokens, and the rate .* is 2000 tokens per minute/
+    assert.match(error.upstream_message, reason)
     assert.equal(scene.models.completions().length, 3)
   })
 
@@ -416,9 +399,7 @@ onAnyStore(() => {
         },
       },
     })
-    const key = await scene.parley.key()
-    for (const model of ['slow', 'alias', 'fast'])
-      await createBatches(scene, key, jobsOf([100, 100], { model }))
+    for (const model of ['slow', 'alias', 'fast']) await scene.create([100, 100], { model })
     await pass(t, scene, 30_000)
     const called = scene.models.completions().map(({ body }) => body.model)
     assert.deepEqual(called.sort(), ['m', 'n', 'n'])
@@ -427,24 +408,17 @@ onAnyStore(() => {
   test('jobs that wait for a rate leave slots to other routes of the same account', async (t) => {
     const scene = await start(t, {
       upstream: { requests_per_minute: 1 },
-      settings: {
-        jobs: { concurrency: 4 },
-        models: {
-          'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
-          free: { targets: [{ upstream: 'other', model: 'm' }] },
-        },
-      },
+      settings: { jobs: { concurrency: 4 }, models: TWO_UPSTREAMS },
       otherUpstream: {},
     })
-    const { parley } = scene
-    const key = await parley.key('user_max')
-    await createBatches(scene, key, jobsOf(Array.from({ length: 90 }, () => 100)))
+    const { parley, caller, create } = scene
+    await create(Array(90).fill(100))
     await pass(t, scene, 5_000)
     assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) >= 1)
-    const { upstreams } = granted(await (await adminOf(parley)).get('/overview'), 200)
+    const { upstreams } = await (await adminOf(parley)).read('/overview')
     assert.ok(upstreams.find(({ name }: { name: string }) => name === 'openai').waiting >= 1)
-    const ids = await createBatches(scene, key, jobsOf([100, 100, 100], { model: 'free' }))
+    const ids = await create([100, 100, 100], { model: 'free' })
     await pass(t, scene, 15_000)
-    for (const id of ids) assert.equal((await shown(parley, id, key)).status, 'completed')
+    for (const id of ids) assert.equal(await statusOf(caller, id), 'completed')
   })
 })

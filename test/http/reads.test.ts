@@ -1,369 +1,419 @@
-/** Tests reads of a job (SPEC §4.2). */
+/** Tests reads of a job (SPEC §4.2), and the list of an account's own jobs, `GET /api/v1/messages`. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
+import { leastJobId } from '../../src/job/job-id.ts'
+import type { JobPage, JobSearch } from '../../src/store/job-search-store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { reply } from '../model-server.ts'
+import { type Reply, reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
-import { completed, enqueued, failed, granted, refused } from './expect.ts'
-import { type Stage, startStage } from './stage.ts'
+import {
+  type Caller,
+  callerOf,
+  DAY_MS,
+  idOf,
+  idsOf,
+  LOCAL_CALLBACKS,
+  ME,
+  MESSAGES,
+  says,
+  shareStage,
+  startScene,
+} from './caller.ts'
+import { completed, granted, invalid, refused } from './expect.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-const DAY_MS = 86_400_000
+const NO_ANSWER = { result: null, error: null }
+const COMPLETED = { result: { response_content: 'Hi.' }, error: null }
+const FAILED = {
+  result: null,
+  error: {
+    code: 'content_policy_violation',
+    message: 'The model declined to answer because of its content policy.',
+    upstream_status: 200,
+    upstream_message: 'No.',
+  },
+}
+const STATES: readonly [status: string, nulls: string, message: string, answer: Reply, parts: object][] = [
+  ['pending', 'result and error null', 'The job is queued.', reply.stall(), NO_ANSWER],
+  ['assigned', 'result and error null', 'The job is being processed.', reply.stall(), NO_ANSWER],
+  ['completed', 'error null', 'The job is completed.', reply.text('Hi.'), COMPLETED],
+  ['failed', 'result null', 'The job has failed.', reply.refusal('No.'), FAILED],
+]
 
-/**
- * Creates a batch of two jobs on a Parley that runs one job at a time: the first is assigned, the second pending. Returns their
- * IDs.
- */
-async function twoJobs({ parley, models }: Stage, key: string): Promise<[string, string]> {
-  const [first = '', second = ''] = enqueued(await parley.post(BATCHES, [job(), job()], key), 2)
-  await models.received(1)
-  return [first, second]
+/** Returns all parts of a response that could tell a caller whether a job of another account exists. */
+function traits({ status, text, headers }: Answer) {
+  return [status, text, headers.get('content-type'), headers.get('content-length')]
 }
 
-const ONE_AT_A_TIME = { settings: { jobs: { concurrency: 1 } }, script: () => reply.stall() } as const
+const list = async (caller: Caller, query: string) => granted(await caller.get(`${MESSAGES}?${query}`), 200)
 
-onEachStore(() => {
+/** Follows `next` to the last page; returns all pages. */
+async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answer['body'][]> {
+  const pages: Answer['body'][] = []
+  for (let after = first; ; ) {
+    const page = await list(caller, `${query}${after}`)
+    pages.push(page)
+    if (page.next === null) return pages
+    after = `&after=${page.next}`
+  }
+}
+
+onEachStore(async () => {
+  const begin = await shareStage()
+
   test('4.2 a job id in upper case is the same job', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const { job_id } = (await parley.post(MESSAGES, job(), key)).body.data
-    const lower = await parley.get(`${MESSAGES}/${job_id}`, key)
-    const upper = await parley.get(`${MESSAGES}/${job_id.toUpperCase()}`, key)
-    assert.deepEqual([upper.status, upper.text], [200, lower.text])
-    assert.equal(upper.body.data.job_id, job_id)
-    const other = await parley.key('user_max', 'another')
-    const [unknown, foreign] = [randomUUID().toUpperCase(), job_id.toUpperCase()]
-    const answers = await Promise.all([unknown, foreign].map((id) => parley.get(`${MESSAGES}/${id}`, other)))
-    assert.deepEqual(
-      answers.map(({ status, text }) => [status, text]),
-      Array(2).fill([404, answers[0]?.text]),
-    )
-    const path = `${MESSAGES}/${job_id.toUpperCase()}`
-    const headers = { 'x-api-key': key }
-    refused(await parley.request(`${path}/cancel`, { method: 'POST', headers }), 409)
-    const deleted = await parley.request(path, { method: 'DELETE', headers })
-    assert.equal(granted(deleted, 200).job_id, job_id)
-    refused(await parley.get(`${MESSAGES}/${job_id}`, key), 404)
+    const { parley, caller } = await startScene(t)
+    const id = idOf(await caller.create())
+    const upper = id.toUpperCase()
+    const [read, same] = [await caller.read(id), await caller.read(upper)]
+    assert.deepEqual([same.status, same.text, same.body.data.job_id], [200, read.text, id])
+    const other = await callerOf(parley, 'user_max', 'another')
+    const [unknown, foreign] = [await other.read(randomUUID().toUpperCase()), await other.read(upper)]
+    assert.deepEqual(traits(foreign), traits(unknown))
+    refused(unknown, 404)
+    refused(await caller.cancel(upper), 409)
+    assert.equal(idOf(await caller.remove(upper)), id)
+    refused(await caller.read(id), 404)
     await parley.stop()
     const lines = parley.log.filter(({ route, status }) => route === `${MESSAGES}/:jobId` && status === 200)
     assert.deepEqual(
       lines.map(({ job_ids }) => job_ids),
-      [[job_id], [job_id], [job_id]],
+      [[id], [id], [id]],
     )
   })
 
   test('4.2 no cache may keep a read, whatever its status', async (t) => {
-    const { parley } = await startStage(t, { settings: { tiers: { user_go: { reads_per_minute: 2 } } } })
-    const key = await parley.key('user_go')
-    const { job_id } = (await parley.post(MESSAGES, job(), key)).body.data
-    const read = `${MESSAGES}/${job_id}`
-    for (const [path, own, status] of [
-      [read, key, 200],
-      [`${MESSAGES}/${randomUUID()}`, key, 404],
-      [read, key, 429],
+    const { parley, caller } = await startScene(t, {
+      settings: { tiers: { user_go: { reads_per_minute: 2 } } },
+      tier: 'user_go',
+    })
+    const read = `${MESSAGES}/${idOf(await caller.create())}`
+    for (const [path, key, status] of [
+      [read, caller.key, 200],
+      [`${MESSAGES}/${randomUUID()}`, caller.key, 404],
+      [read, caller.key, 429],
       [read, undefined, 401],
-      ['/api/v1/me', key, 200],
-      [`${MESSAGES}/%zz`, key, 404],
+      [ME, caller.key, 200],
+      [`${MESSAGES}/%zz`, caller.key, 404],
     ] as const) {
-      const answer = await parley.get(path, own)
-      assert.equal(answer.status, status, path)
-      assert.equal(answer.headers.get('cache-control'), 'no-store', `${status} ${path}`)
+      const answer = await parley.get(path, key)
+      const found = [answer.status, answer.headers.get('cache-control')]
+      assert.deepEqual(found, [status, 'no-store'], path)
     }
   })
 
   test('4.2 503 for an address that cannot be decoded while keys cannot be looked up', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
+    const { parley, caller } = await startScene(t)
     Object.assign(parley.store, { findKey: () => Promise.reject(new StoreUnavailable('down')) })
-    refused(await parley.get(`${MESSAGES}/%zz`, key), 503)
+    refused(await caller.read('%zz'), 503)
   })
 
-  test('4.2 200 pending: exactly these fields, result and error null', async (t) => {
-    const stage = await startStage(t, ONE_AT_A_TIME)
-    const { parley, clock } = stage
-    const key = await parley.key()
-    const [, id] = await twoJobs(stage, key)
-    const answer = await parley.get(`${MESSAGES}/${id}`, key)
-    assert.equal(answer.status, 200)
-    assert.deepEqual(answer.body, {
-      success: true,
-      message: 'The job is queued.',
-      data: {
-        status: 'pending',
-        job_id: id,
-        created_at: Math.floor(clock.nowMs() / 1000),
-        result: null,
-        error: null,
-      },
+  for (const [status, nulls, message, answer, parts] of STATES) {
+    test(`4.2 200 ${status}: exactly these fields, ${nulls}`, async (t) => {
+      const { caller, models, clock } = await startScene(t, {
+        settings: { jobs: { concurrency: 1 } },
+        script: () => answer,
+      })
+      const createdAt = Math.floor(clock.nowMs() / 1000)
+      const [first, second] = await caller.enqueue([job(), job()])
+      await models.received(1)
+      clock.advance(5000)
+      const id = status === 'pending' ? second : first
+      const read =
+        status === 'pending' || status === 'assigned' ? await caller.read(id) : await caller.ended(id)
+      const data = { status, job_id: id, created_at: createdAt, ...parts }
+      assert.deepEqual([read.status, read.body], [200, { success: true, message, data }])
     })
-  })
-
-  test('4.2 200 assigned: exactly these fields, result and error null', async (t) => {
-    const stage = await startStage(t, ONE_AT_A_TIME)
-    const { parley, clock } = stage
-    const key = await parley.key()
-    const createdAt = Math.floor(clock.nowMs() / 1000)
-    const [id] = await twoJobs(stage, key)
-    clock.advance(5000)
-    const answer = await parley.get(`${MESSAGES}/${id}`, key)
-    assert.equal(answer.status, 200)
-    assert.deepEqual(answer.body, {
-      success: true,
-      message: 'The job is being processed.',
-      data: { status: 'assigned', job_id: id, created_at: createdAt, result: null, error: null },
-    })
-  })
-
-  test('4.2 200 completed: exactly these fields, error null', async (t) => {
-    const { parley, clock } = await startStage(t, { script: () => reply.text('Hi.') })
-    const key = await parley.key()
-    const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    assert.deepEqual((await parley.ended(id, key)).body, {
-      success: true,
-      message: 'The job is completed.',
-      data: {
-        status: 'completed',
-        job_id: id,
-        created_at: Math.floor(clock.nowMs() / 1000),
-        result: { response_content: 'Hi.' },
-        error: null,
-      },
-    })
-  })
-
-  test('4.2 200 failed: exactly these fields, result null', async (t) => {
-    const { parley, clock } = await startStage(t, { script: () => reply.refusal('No.') })
-    const key = await parley.key()
-    const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    assert.deepEqual((await parley.ended(id, key)).body, {
-      success: true,
-      message: 'The job has failed.',
-      data: {
-        status: 'failed',
-        job_id: id,
-        created_at: Math.floor(clock.nowMs() / 1000),
-        result: null,
-        error: {
-          code: 'content_policy_violation',
-          message: 'The model declined to answer because of its content policy.',
-          upstream_status: 200,
-          upstream_message: 'No.',
-        },
-      },
-    })
-  })
-
-  test('4.2 a final status never changes', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const key = await parley.key()
-    const first = await parley.post(MESSAGES, job(), key)
-    clock.skip(DAY_MS)
-    assert.equal((await parley.get(`${MESSAGES}/${first.body.data.job_id}`, key)).text, first.text)
-  })
-
-  test('4.2 401 for a missing or invalid key, whatever the id', async (t) => {
-    const { parley } = await startStage(t)
-    const made = await parley.post(MESSAGES, job(), await parley.key())
-    for (const id of [made.body.data.job_id, randomUUID(), 'x', '%zz']) {
-      for (const key of [undefined, 'prl_nonsense']) {
-        const { message, details } = refused(await parley.get(`${MESSAGES}/${id}`, key), 401)
-        assert.equal(message, 'API key is required.')
-        assert.match(details ?? '', /^Supply a valid API key in the x-api-key header\. The /)
-      }
-    }
-  })
-
-  /** Returns all parts of a response that could tell a caller whether a job of another account exists. */
-  function traits({ status, text, headers }: Answer) {
-    return [status, text, headers.get('content-type'), headers.get('content-length')]
   }
 
-  test('4.2 404 byte for byte the same for an id that is malformed, unknown, expired or of another account', async (t) => {
-    const { parley, clock } = await startStage(t, { settings: { jobs: { retention_seconds: 300 } } })
-    const key = await parley.key('user_pro')
-    const read = (id: string) => parley.get(`${MESSAGES}/${id}`, key)
-    const expired = (await parley.post(MESSAGES, job(), key)).body.data.job_id
-    clock.advance(300_000)
-    const theirs = (await parley.post(MESSAGES, job(), await parley.key('user_max'))).body.data.job_id
-    const mine = (await parley.post(MESSAGES, job({ model: 'gpt-5' }), key)).body.data.job_id
-    completed(await read(mine))
+  test('4.2 a final status never changes', async (t) => {
+    const { caller, clock } = await begin(t)
+    const first = await caller.create()
+    clock.skip(DAY_MS)
+    assert.equal((await caller.read(idOf(first))).text, first.text)
+  })
 
-    const unknown = await read(randomUUID())
-    const { message, details } = refused(unknown, 404)
-    assert.equal(message, 'Job not found.')
-    assert.match(details ?? '', /does not exist or has expired/)
-    const ids = [
+  test('4.2 404 byte for byte the same for an id that is malformed, unknown, expired or of another account', async (t) => {
+    const { parley, caller, clock } = await startScene(t, { settings: { jobs: { retention_seconds: 300 } } })
+    const expired = idOf(await caller.create())
+    clock.advance(300_000)
+    const theirs = idOf(await (await callerOf(parley, 'user_pro')).create())
+    const mine = idOf(await caller.create({ model: 'gpt-5' }))
+    completed(await caller.read(mine))
+
+    const unknown = await caller.read(randomUUID())
+    refused(unknown, 404, { message: 'Job not found.', details: /does not exist or has expired/ })
+    const altered = [`${mine}0`, mine.slice(1), mine.replaceAll('-', ''), `{${mine}}`, `urn:uuid:${mine}`]
+    const malformed = "%20 batches %zz %ff % 0 -1 '%20or%201=1-- ..%2f..%2fetc%2fpasswd".split(' ')
+    const others = [
       expired,
       theirs,
       theirs.toUpperCase(),
-      `${mine}0`,
-      mine.slice(1),
-      mine.replaceAll('-', ''),
-      `{${mine}}`,
-      `urn:uuid:${mine}`,
       `${mine}%00`,
-      '%20',
-      'batches',
       '',
       'x'.repeat(500),
       'x'.repeat(9000),
-      '%zz',
-      '%ff',
-      '%',
-      '0',
-      '-1',
-      "'%20or%201=1--",
-      '..%2f..%2fetc%2fpasswd',
     ]
-    for (const id of ids) assert.deepEqual(traits(await read(id)), traits(unknown), id)
-    for (const [name] of unknown.headers) assert.ok((await read(theirs)).headers.has(name), name)
+    for (const id of [...altered, ...malformed, ...others]) {
+      assert.deepEqual(traits(await caller.read(id)), traits(unknown), id)
+    }
+    for (const [name] of unknown.headers) assert.ok((await caller.read(theirs)).headers.has(name), name)
   })
 
   test('4.2 404 for a malformed id without asking the storage', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    parley.store.read = () => Promise.reject(new Error('the storage was asked'))
+    const { parley, caller } = await begin(t)
+    t.mock.method(parley.store, 'read', () => assert.fail('the storage was asked'))
     for (const id of ['batches', 'x'.repeat(500), '%00', randomUUID().slice(1)]) {
-      refused(await parley.get(`${MESSAGES}/${id}`, key), 404)
+      refused(await caller.read(id), 404)
     }
   })
 
-  test('4.2 404 for the jobs of another account on every route, while its own keys read them', async (t) => {
-    const { parley } = await startStage(t)
-    const [one, other] = [await parley.key('user_max', 'one'), await parley.key('user_max', 'other')]
-    const second = await parley.key('user_max', 'one')
-    const ids = enqueued(await parley.post(BATCHES, [job(), job()], one), 2)
-    ids.push((await parley.post(MESSAGES, job(), one)).body.data.job_id)
-    const unknown = traits(await parley.get(`${MESSAGES}/${randomUUID()}`, other))
-    for (const id of ids) {
-      completed(await parley.ended(id, second))
-      assert.deepEqual(traits(await parley.get(`${MESSAGES}/${id}`, other)), unknown)
-    }
-  })
-
-  test('4.2 404 for an expired job: 7 days after its end, judged at the read', async (t) => {
-    const stage = await startStage(t, { script: () => reply.stall() })
-    const { parley, models, clock } = stage
-    const key = await parley.key()
-    const [id = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    await models.received(1)
-    clock.advance(100_000)
-    models.release()
-    const answer = await parley.ended(id, key)
-    clock.skip(7 * DAY_MS - 1)
-    assert.equal((await parley.get(`${MESSAGES}/${id}`, key)).text, answer.text)
-    clock.advance(1)
-    refused(await parley.get(`${MESSAGES}/${id}`, key), 404)
-  })
-
-  test('4.2 404 for an expired job: failed ones expire too', async (t) => {
-    const { parley, clock } = await startStage(t, { script: () => reply.status(400) })
-    const key = await parley.key()
-    const answer = await parley.post(MESSAGES, job(), key)
-    failed(answer)
-    clock.skip(7 * DAY_MS)
-    refused(await parley.get(`${MESSAGES}/${answer.body.data.job_id}`, key), 404)
-  })
+  for (const [status, answer] of [
+    ['completed', reply.echo()],
+    ['failed', reply.status(400)],
+  ] as const) {
+    test(`4.2 404 for an expired job that has ${status}: 7 days after its end, judged at the read`, async (t) => {
+      const { caller, models, clock } = await begin(t, () => reply.stall(answer))
+      const id = await caller.enqueueOne()
+      await models.received(1)
+      clock.advance(100_000)
+      models.release()
+      const { text } = await caller.ended(id)
+      clock.skip(7 * DAY_MS - 1)
+      assert.equal((await caller.read(id)).text, text)
+      clock.advance(1)
+      refused(await caller.read(id), 404)
+    })
+  }
 
   test('4.2 a job is readable no less than its message_cache_ttl', async (t) => {
-    const { parley, clock } = await startStage(t, { settings: { jobs: { retention_seconds: 60 } } })
-    const key = await parley.key()
-    const id = (await parley.post(MESSAGES, job({ message_cache_ttl: 200 }), key)).body.data.job_id
+    const { caller, clock } = await startScene(t, { settings: { jobs: { retention_seconds: 60 } } })
+    const id = idOf(await caller.create({ message_cache_ttl: 200 }))
     clock.advance(199_999)
-    completed(await parley.get(`${MESSAGES}/${id}`, key))
+    completed(await caller.read(id))
     clock.advance(1)
-    refused(await parley.get(`${MESSAGES}/${id}`, key), 404)
+    refused(await caller.read(id), 404)
   })
 
   test('4.2 a job is readable while its callback is still being tried', async (t) => {
     const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 500 }) }, t)
-    const { parley, clock } = await startStage(t, {
-      settings: {
-        jobs: { retention_seconds: 60 },
-        callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 1_000_000] },
-      },
+    const callbacks = { ...LOCAL_CALLBACKS.callbacks, retry_seconds: [0, 1_000_000] }
+    const { caller, clock } = await startScene(t, {
+      settings: { jobs: { retention_seconds: 60 }, callbacks },
     })
-    const key = await parley.key()
-    const batch = [job({ callback: { callback_url: receiver.url } }), job()]
-    const [owed = '', free = ''] = enqueued(await parley.post(BATCHES, batch, key), 2)
-    for (const id of [owed, free]) completed(await parley.ended(id, key))
+    const [owed, free] = await caller.enqueue([job({ callback: { callback_url: receiver.url } }), job()])
+    for (const id of [owed, free]) completed(await caller.ended(id))
     clock.advance(400_000)
-    completed(await parley.get(`${MESSAGES}/${owed}`, key))
-    refused(await parley.get(`${MESSAGES}/${free}`, key), 404)
+    completed(await caller.read(owed))
+    refused(await caller.read(free), 404)
   })
 
-  test('4.2 429 over the reads a minute, with Retry-After and the RateLimit headers', async (t) => {
-    const { parley, clock } = await startStage(t, {
+  test('4.2 429 over the reads a minute of a key, with Retry-After and the RateLimit headers, and not before 401', async (t) => {
+    const { parley, caller, clock } = await startScene(t, {
       settings: { tiers: { user_free: { reads_per_minute: 3 } } },
+      tier: 'user_free',
     })
-    const key = await parley.key('user_free')
-    const other = await parley.key('user_free')
-    const path = `${MESSAGES}/${(await parley.post(MESSAGES, job(), key)).body.data.job_id}`
-    const limits = ({ headers }: Answer) =>
-      ['limit', 'remaining', 'reset'].map((name) => headers.get(`ratelimit-${name}`))
-
-    const first = await parley.get(path, key)
-    assert.deepEqual([first.status, ...limits(first)], [200, '3', '2', '60'])
-    assert.equal(first.headers.get('retry-after'), null)
+    const other = await callerOf(parley, 'user_free')
+    const id = idOf(await caller.create())
+    /** Reads the job; asserts the status, the RateLimit headers and Retry-After. */
+    const expect = async (status: number, remaining: string, reset: string, retryAfter: string | null) => {
+      const answer = await caller.read(id)
+      const names = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset', 'retry-after']
+      const found = [answer.status, ...names.map((name) => answer.headers.get(name))]
+      assert.deepEqual(found, [status, '3', remaining, reset, retryAfter])
+      return answer
+    }
+    await expect(200, '2', '60', null)
     clock.advance(20_000)
-    const second = await parley.get(`${MESSAGES}/unknown`, key)
-    assert.deepEqual([second.status, ...limits(second)], [404, '3', '1', '40'])
-    const third = await parley.get(path, key)
-    assert.deepEqual([third.status, ...limits(third)], [200, '3', '0', '40'])
+    refused(await caller.read('unknown'), 404)
+    await expect(200, '0', '40', null)
+    refused(await expect(429, '0', '40', '40'), 429, {
+      message: 'Rate limit exceeded.',
+      details: 'This key may make at most 3 reads per minute. Try again in 40 s.',
+    })
+    refused(await parley.get(`${MESSAGES}/${id}`), 401)
 
-    const over = await parley.get(path, key)
-    const { message, details } = refused(over, 429)
-    assert.equal(message, 'Rate limit exceeded.')
-    assert.equal(details, 'This key may make at most 3 reads per minute. Try again in 40 s.')
-    assert.deepEqual(limits(over), ['3', '0', '40'])
-    assert.equal(over.headers.get('retry-after'), '40')
-
-    // Another key of the account has its own limit of reads, and creates do not count as reads.
-    completed(await parley.get(path, other))
-    completed(await parley.post(MESSAGES, job(), key))
+    // Another key of the account reads the job, too, and has its own limit. Creates do not count as reads.
+    completed(await other.read(id))
+    completed(await caller.create())
     clock.advance(39_999)
-    assert.equal((await parley.get(path, key)).headers.get('retry-after'), '1')
+    await expect(429, '0', '1', '1')
     clock.advance(1)
-    const again = await parley.get(path, key)
-    assert.deepEqual([again.status, ...limits(again)], [200, '3', '2', '60'])
-  })
-
-  test('4.2 429 does not come before 401', async (t) => {
-    const { parley } = await startStage(t, { settings: { tiers: { user_free: { reads_per_minute: 1 } } } })
-    const key = await parley.key('user_free')
-    const path = `${MESSAGES}/${randomUUID()}`
-    refused(await parley.get(path, key), 404)
-    refused(await parley.get(path, key), 429)
-    refused(await parley.get(path), 401)
-  })
-
-  test('4.2 500 says nothing of its cause', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    parley.store.read = () => Promise.reject(new Error('a bug in the store'))
-    const answer = await parley.get(`${MESSAGES}/${randomUUID()}`, key)
-    assert.deepEqual(answer.body, { success: false, message: 'Internal server error.' })
-    refused(answer, 500)
-  })
-
-  test('4.2 503 with Retry-After while the storage is down', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    parley.store.read = () => Promise.reject(new StoreUnavailable('the database is away'))
-    const answer = await parley.get(`${MESSAGES}/${randomUUID()}`, key)
-    refused(answer, 503)
-    assert.equal(answer.headers.get('retry-after'), '1')
+    await expect(200, '2', '60', null)
   })
 
   test('4.2 the spelling of the path with an extra letter s is not served', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    const id = (await parley.post(MESSAGES, job(), key)).body.data.job_id
-    assert.equal(refused(await parley.get(`/api/v1/messagess/${id}`, key), 404).message, 'Not found.')
-    assert.equal(refused(await parley.get(`${MESSAGES}/${id}/`, key), 404).message, 'Not found.')
+    const { caller } = await begin(t)
+    const id = idOf(await caller.create())
+    refused(await caller.get(`/api/v1/messagess/${id}`), 404, { message: 'Not found.' })
+    refused(await caller.read(id, '/'), 404, { message: 'Not found.' })
+    granted(await caller.read(id), 200)
+  })
+
+  test('a list has the account’s own jobs, newest first, without their contents', async (t) => {
+    const receiver = await startReceiver({}, t)
+    const { parley, caller, models, clock } = await startScene(t, {
+      settings: { jobs: { concurrency: 1 }, ...LOCAL_CALLBACKS },
+      script: ({ text }) => (text.includes('refuse') ? reply.refusal('No.') : undefined),
+      tier: 'user_pro',
+    })
+    const created = Math.floor(clock.nowMs() / 1000)
+    const done = await caller.enqueueOne({ callback: { callback_url: receiver.url } })
+    await caller.ended(done)
+    await receiver.received(1)
+    while ((await parley.store.findCallback(done))?.state !== 'delivered');
+    const [refusedJob] = await caller.enqueue([says('refuse', { model: 'gpt-5' })])
+    await caller.ended(refusedJob)
+    models.script = () => reply.stall()
+    const called = models.requests.length
+    const open = await caller.enqueue([says('one'), says('two')])
+    await models.received(called + 1)
+    await (await callerOf(parley)).enqueueOne()
+    const common = { created_at: created, model: 'gpt-5-mini', error_code: null, callback: null }
+    const failure = { model: 'gpt-5', error_code: 'content_policy_violation' }
+    const expected = [
+      { status: 'pending', job_id: open[1], ended_at: null, ...common },
+      { status: 'assigned', job_id: open[0], ended_at: null, ...common },
+      { status: 'failed', job_id: refusedJob, ended_at: created, ...common, ...failure },
+      { status: 'completed', job_id: done, ended_at: created, ...common, callback: 'delivered' },
+    ]
+    const answer = await caller.get(MESSAGES)
+    assert.equal(answer.headers.get('cache-control'), 'no-store')
+    assert.deepEqual(granted(answer, 200), { jobs: expected, next: null })
+    for (const status of ['pending', 'assigned', 'completed', 'failed']) {
+      const jobs = expected.filter((one) => one.status === status)
+      assert.deepEqual(await list(caller, `status=${status}`), { jobs, next: null }, status)
+    }
+    assert.deepEqual(await (await callerOf(parley, 'user_go')).jobIds(), [])
+  })
+
+  test('pages follow each other without a gap or a repetition, whatever is created meanwhile', async (t) => {
+    const { caller } = await begin(t)
+    const ids = await caller.enqueue(Array.from({ length: 7 }, () => job()))
+    for (const id of ids) await caller.ended(id)
+    const first = await list(caller, 'limit=3')
+    await caller.ended(await caller.enqueueOne())
+    const rest = await pagesOf(caller, 'limit=3', `&after=${first.next}`)
+    assert.deepEqual([first, ...rest].flatMap(idsOf), ids.toReversed())
+    assert.deepEqual(
+      rest.map(({ jobs }) => jobs.length),
+      [3, 1],
+    )
+    const exact = await pagesOf(caller, 'limit=8')
+    assert.deepEqual(
+      exact.map(({ jobs, next }) => [jobs.length, next]),
+      [[8, null]],
+    )
+  })
+
+  test('an expired and a deleted job are not in the list', async (t) => {
+    const { parley, caller, clock } = await startScene(t, { settings: { jobs: { retention_seconds: 300 } } })
+    await caller.ended(await caller.enqueueOne())
+    clock.advance(300_000)
+    const [one = '', two] = await caller.enqueue([job(), job()])
+    for (const id of [one, two]) await caller.ended(id)
+    assert.equal(await parley.store.deleteJob(one), 'deleted')
+    assert.deepEqual(await caller.jobIds(), [two])
+  })
+
+  test('400 for a parameter that is not one of the list’s, or goes with ids only', async (t) => {
+    const { caller } = await begin(t)
+    for (const [query, details] of [
+      ['limit=0', /^limit: /],
+      ['limit=101', /^limit: /],
+      ['limit=1.5', /^limit: /],
+      ['limit=', /^limit: /],
+      ['limit=1&limit=2', /^limit: /],
+      ['status=done', /^status: must be one of pending, assigned, completed, failed/],
+      ['after=', /^after: /],
+      ['after=x', /^after: must be the next value of a page/],
+      ['stauts=pending', /^stauts: is not a known field/],
+      ['wait=1', /^wait: needs ids/],
+      ['wait_for=any', /^wait: needs ids/],
+      ['wait=1&limit=5', /^wait: needs ids/],
+    ] as const) {
+      invalid(await caller.get(`${MESSAGES}?${query}`), details)
+    }
+  })
+
+  test('a list counts as ten reads, or as what is left of a smaller limit', async (t) => {
+    const { parley, clock } = await startScene(t, {
+      settings: { tiers: { user_go: { reads_per_minute: 25 }, user_free: { reads_per_minute: 3 } } },
+    })
+    const [go, free] = [await callerOf(parley, 'user_go'), await callerOf(parley, 'user_free')]
+    const remains = async (caller: Caller, status: number, remaining: string, query = '') => {
+      const answer = await caller.get(`${MESSAGES}${query}`)
+      assert.deepEqual([answer.status, answer.headers.get('ratelimit-remaining')], [status, remaining])
+    }
+    await remains(go, 200, '15')
+    await remains(go, 200, '5', '?status=pending')
+    const over = await go.get(MESSAGES)
+    refused(over, 429, { details: /^This key may make at most 25 reads per minute/ })
+    assert.ok(Number(over.headers.get('retry-after')) > 0)
+    // A rejected list request does not count towards the limit.
+    await remains(go, 200, '4', `?ids=${randomUUID()}`)
+    await remains(free, 200, '0')
+    await remains(free, 429, '0')
+    clock.advance(60_000)
+    await remains(free, 200, '0')
+  })
+
+  test('an account has two lists at once, and others are not held up by it', async (t) => {
+    const { parley, caller: mine } = await begin(t)
+    const same = await callerOf(parley, 'user_max', mine.account)
+    const other = await callerOf(parley, 'user_max', 'other')
+    const { searchJobs } = parley.store
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    let begun = 0
+    const { promise: both, resolve: haveBegun } = Promise.withResolvers<void>()
+    t.mock.method(parley.store, 'searchJobs', async (search: JobSearch) => {
+      begun += 1
+      if (begun === 2) haveBegun()
+      if (search.account === mine.account) await released
+      return searchJobs(search)
+    })
+    const waiting = [mine.get(MESSAGES), same.get(MESSAGES)]
+    await both
+    const third = await mine.get(MESSAGES)
+    refused(third, 429, { message: 'Too many concurrent list requests.' })
+    assert.equal(third.headers.get('retry-after'), '1')
+    granted(await other.get(MESSAGES), 200)
+    release()
+    for (const answer of await Promise.all(waiting)) granted(answer, 200)
+    granted(await mine.get(MESSAGES), 200)
+  })
+
+  test('where a search stops at its bound, the page is short, and its cursor is not another account’s id', async (t) => {
+    const { parley, caller, clock } = await begin(t)
+    const own = await caller.enqueueOne()
+    await caller.ended(own)
+    const { jobs } = await parley.store.searchJobs({
+      account: caller.account,
+      limit: 1,
+      expiry: { nowMs: clock.nowMs(), retentionMs: 1e9 },
+    })
+    const theirMs = clock.nowMs() - 60_000
+    const theirs = leastJobId(theirMs).replace('-7000-8000-0', '-7000-8123-4')
+    const asked: (string | undefined)[] = []
+    const pages: JobPage[] = [
+      { jobs: [], complete: false, next: theirs },
+      // The caller's own job was created in the same millisecond as the cursor's, and is newer.
+      { jobs, complete: false, next: own.replace('-7', '-6') },
+      // The search stops within one millisecond, in which it has scanned as many jobs as it may.
+      { jobs: [], complete: false, next: theirs },
+      { jobs: [], complete: true, next: null },
+    ]
+    t.mock.method(parley.store, 'searchJobs', async ({ beforeJobId }: JobSearch) => {
+      asked.push(beforeJobId)
+      return pages.shift() ?? assert.fail('it was asked again')
+    })
+    const time = leastJobId(theirMs + 1)
+    assert.deepEqual(await list(caller, ''), { jobs: [], next: time })
+    assert.equal((await list(caller, '')).next, own)
+    assert.equal((await list(caller, `after=${time}`)).next, theirs)
+    assert.equal((await list(caller, `after=${theirs.toUpperCase()}`)).next, null)
+    assert.deepEqual(asked, [undefined, undefined, time, theirs])
   })
 })

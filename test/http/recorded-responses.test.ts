@@ -9,18 +9,17 @@ import test from 'node:test'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { startStage } from './stage.ts'
+import { BATCHES, MESSAGES, says, startScene } from './caller.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = `${MESSAGES}/batches`
 const NOBODY = '01890000-0000-7000-8000-000000000000'
 const SCHEMA = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
 const FILE = new URL('recorded-responses.json', import.meta.url)
 
 type Call = readonly [name: string, method: string, path: string, body?: unknown, headers?: object]
 
-const user = (content: string) => [{ role: 'user', content }]
+const KEY = { 'idempotency-key': 'k' }
 const json = { format: 'json', schema: SCHEMA }
+const callingBack = (callback_url: string) => job({ callback: { callback_url } })
 
 /**
  * The requests, in order. `ID` stands for the job that the previous request created, and `LAST` for the last job of a batch.
@@ -30,16 +29,11 @@ const CALLS: readonly Call[] = [
   ['its read', 'GET', `${MESSAGES}/ID`],
   ['waiting for it', 'GET', `${MESSAGES}/ID?wait=5`],
   ['a cached answer', 'POST', MESSAGES, job()],
-  ['an answer by a schema', 'POST', MESSAGES, job({ response_format: json, messages: user('json') })],
-  [
-    'an answer that fails its schema',
-    'POST',
-    MESSAGES,
-    job({ response_format: json, messages: user('no json') }),
-  ],
-  ['a rejected call', 'POST', MESSAGES, job({ messages: user('reject') })],
-  ['a refused answer', 'POST', MESSAGES, job({ messages: user('refuse') })],
-  ['a batch', 'POST', BATCHES, [job({ messages: user('one') }), job({ messages: user('two') })]],
+  ['an answer by a schema', 'POST', MESSAGES, says('json', { response_format: json })],
+  ['an answer that fails its schema', 'POST', MESSAGES, says('no json', { response_format: json })],
+  ['a rejected call', 'POST', MESSAGES, says('reject')],
+  ['a refused answer', 'POST', MESSAGES, says('refuse')],
+  ['a batch', 'POST', BATCHES, [says('one'), says('two')]],
   ['waiting for its last job', 'GET', `${MESSAGES}/LAST?wait=30`],
   ['reading it with others', 'GET', `${MESSAGES}?ids=LAST,${NOBODY}&wait=30`],
   ['a list', 'GET', `${MESSAGES}?limit=1`],
@@ -49,22 +43,16 @@ const CALLS: readonly Call[] = [
   ['reading it after that', 'GET', `${MESSAGES}/LAST`],
   ['an unknown job', 'GET', `${MESSAGES}/${NOBODY}`],
   ['no job ID', 'GET', `${MESSAGES}/nothing`],
-  ['a key for the first time', 'POST', MESSAGES, job({ messages: user('key') }), { 'idempotency-key': 'k' }],
-  ['the key again', 'POST', MESSAGES, job({ messages: user('key') }), { 'idempotency-key': 'k' }],
-  [
-    'the key with another body',
-    'POST',
-    MESSAGES,
-    job({ messages: user('other') }),
-    { 'idempotency-key': 'k' },
-  ],
+  ['a key for the first time', 'POST', MESSAGES, says('key'), KEY],
+  ['the key again', 'POST', MESSAGES, says('key'), KEY],
+  ['the key with another body', 'POST', MESSAGES, says('other'), KEY],
   ['no JSON', 'POST', MESSAGES, '{"model":'],
   ['another type', 'POST', MESSAGES, 'x', { 'content-type': 'text/plain' }],
   ['an array', 'POST', MESSAGES, []],
   ['an empty batch', 'POST', BATCHES, []],
   ['too long a batch', 'POST', BATCHES, Array.from({ length: 31 }, () => job())],
   ['a batch with a wrong job', 'POST', BATCHES, [job(), job({ messages: [] })]],
-  ['no model', 'POST', MESSAGES, { messages: user('x'), response_format: { format: 'text' } }],
+  ['no model', 'POST', MESSAGES, { ...says('x'), model: undefined }],
   ['an unknown model', 'POST', MESSAGES, job({ model: 'gpt-1' })],
   ['no message of a user', 'POST', MESSAGES, job({ messages: [{ role: 'system', content: 'x' }] })],
   ['an unknown role', 'POST', MESSAGES, job({ messages: [{ role: 'tool', content: 'x' }] })],
@@ -73,20 +61,15 @@ const CALLS: readonly Call[] = [
   ['a broken schema', 'POST', MESSAGES, job({ response_format: { format: 'json', schema: { type: 'no' } } })],
   ['too short a timeout', 'POST', MESSAGES, job({ timeout: 1 })],
   ['too long a cache time', 'POST', MESSAGES, job({ message_cache_ttl: 1e6 })],
-  ['a callback of a single create', 'POST', MESSAGES, job({ callback: { callback_url: 'http://x.test/' } })],
-  [
-    'a callback to a private address',
-    'POST',
-    BATCHES,
-    [job({ callback: { callback_url: 'http://10.0.0.1/' } })],
-  ],
+  ['a callback of a single create', 'POST', MESSAGES, callingBack('http://x.test/')],
+  ['a callback to a private address', 'POST', BATCHES, [callingBack('http://10.0.0.1/')]],
   ['another method', 'PUT', MESSAGES, job()],
   ['another route', 'GET', '/api/v2/messages'],
 ]
 
 onEachStore(() => {
   test('responses to requests without newer fields are those of version 0.3.0', async (t) => {
-    const { parley, models } = await startStage(t)
+    const { parley, models, caller } = await startScene(t)
     models.script = ({ body }) => {
       const text = JSON.stringify(body)
       if (text.includes('"no json"')) return reply.text('no json')
@@ -95,7 +78,6 @@ onEachStore(() => {
       if (text.includes('"refuse"')) return reply.refusal('No.')
       return undefined
     }
-    const key = await parley.key()
     let id = NOBODY
     let last = NOBODY
     const responses: Record<string, unknown> = {}
@@ -103,7 +85,7 @@ onEachStore(() => {
       const answer = await parley.request(path.replace('ID', id).replace('LAST', last), {
         method,
         headers: {
-          'x-api-key': key,
+          'x-api-key': caller.key,
           ...(body !== undefined && { 'content-type': 'application/json' }),
           ...headers,
         },

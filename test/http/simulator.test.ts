@@ -5,23 +5,20 @@ import { startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { callerOf, LOCAL_CALLBACKS, MESSAGES } from './caller.ts'
+import { completed } from './expect.ts'
 
-const MESSAGES = '/api/v1/messages'
 const HEADER = 'x-parley-simulated'
 
 onEachStore(() => {
   test('creates, reads, waits, lists and callbacks carry x-parley-simulated: true', async (t) => {
     const receiver = await startReceiver({}, t)
-    const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }
-    const parley = await startParley(t, { settings })
-    const key = await parley.key()
+    const caller = await callerOf(await startParley(t, { settings: LOCAL_CALLBACKS }))
     const callback = { callback_url: receiver.url, callback_headers: { 'X-Parley-Simulated': 'no' } }
-    const single = await parley.post(MESSAGES, job(), key)
-    const batch = await parley.post(`${MESSAGES}/batches`, [job({ callback })], key)
-    const id = batch.body.data.job_ids[0]
-    const read = await parley.get(`${MESSAGES}/${id}?wait=10`, key)
-    const list = await parley.get(MESSAGES, key)
-    for (const { status, headers, text } of [single, batch, read, list]) {
+    const single = await caller.create()
+    const batch = await caller.batch([job({ callback })])
+    const read = await caller.read(batch.body.data.job_ids[0], '?wait=10')
+    for (const { status, headers, text } of [single, batch, read, await caller.get(MESSAGES)]) {
       assert.ok(status < 300, text)
       assert.equal(headers.get(HEADER), 'true')
     }
@@ -32,17 +29,16 @@ onEachStore(() => {
   test('with PARLEY_SIMULATOR=true no configured model server is called, and with a model nothing is marked', async (t) => {
     const models = await startModelServer({}, t)
     const simulated = await startParley(t, { upstream: models.baseUrl, env: { PARLEY_SIMULATOR: 'true' } })
-    const answer = await simulated.post(MESSAGES, job(), await simulated.key())
-    assert.match(answer.body.data.result.response_content, /simulated answer/)
+    const answer = await (await callerOf(simulated)).create()
+    assert.match(completed(answer), /simulated answer/)
     assert.equal(answer.headers.get(HEADER), 'true')
     assert.equal(models.requests.length, 0)
     // Alerts compare these calls with the running ones of the same upstream.
     const { text } = await simulated.get('/metrics')
     assert.match(text, /^parley_upstream_calls_total\{upstream="openai",.*result="answer"\} 1$/m)
 
-    const parley = await startParley(t, { upstream: models.baseUrl })
-    const real = await parley.post(MESSAGES, job(), await parley.key())
-    assert.equal(real.status, 200)
+    const real = await (await callerOf(await startParley(t, { upstream: models.baseUrl }))).create()
+    completed(real)
     assert.equal(real.headers.get(HEADER), null)
   })
 })

@@ -1,192 +1,157 @@
-/** Tests a read that waits for its job, `GET /api/v1/messages/{jobId}?wait=SECONDS`. */
+/** Tests reads that wait, `GET /api/v1/messages/{jobId}?wait=SECONDS`, and reads of several jobs, `GET /api/v1/messages?ids=`. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import test, { type TestContext } from 'node:test'
+import test from 'node:test'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onEachStore, storeName } from '../on-each-store.ts'
 import { type Answer, job } from '../parley.ts'
-import { completed, enqueued, failed, granted, invalid, refused, timedOut } from './expect.ts'
+import {
+  type Caller,
+  callerOf,
+  idsOf,
+  MESSAGES,
+  runningJob,
+  type Scene,
+  says,
+  shareStage,
+  startScene,
+} from './caller.ts'
+import { completed, failed, granted, invalid, refused, timedOut } from './expect.ts'
 import { openLine } from './raw-http.ts'
-import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from './stage.ts'
-
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-
-/** Creates a job whose call the model server answers only when released; returns the job's ID. */
-async function runningJob({ parley, models }: Stage, key: string): Promise<string> {
-  models.script = () => reply.stall()
-  const calls = models.requests.length
-  // The message is unique, so that the job is not answered from the cache.
-  const messages = [{ role: 'user', content: randomUUID() }]
-  const [id = ''] = enqueued(await parley.post(BATCHES, [job({ messages })], key), 1)
-  await models.received(calls + 1)
-  return id
-}
-
-/**
- * Starts a read; resolves when the number of pending responses shows that the read waits. The response is a promise inside an
- * object, because `await` would resolve a bare promise.
- */
-async function waitingRead(
-  t: TestContext,
-  { parley }: Stage,
-  key: string,
-  path: string,
-  pending = 1,
-): Promise<{ readonly answer: Promise<Answer> }> {
-  const answer = parley.get(path, key)
-  await pendingResponsesAre(t, parley, pending)
-  return { answer }
-}
+import { pendingResponsesAre, startStage, stopAtOnce } from './stage.ts'
 
 /** Asserts that the wait lasts `ms` milliseconds, by advancing the clock; resolves with the response. */
-async function afterTime({ clock }: Stage, ms: number, { answer }: { readonly answer: Promise<Answer> }) {
+async function afterTime({ clock }: Pick<Scene, 'clock'>, ms: number, answer: Promise<Answer>) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')
   clock.advance(1)
   return answer
 }
 
-onEachStore(() => {
+/** Asserts that the response shows a running job; returns its Retry-After. */
+function running(answer: Answer): string | null {
+  assert.equal(granted(answer, 200).status, 'assigned')
+  return answer.headers.get('retry-after')
+}
+
+const MIB = 1024 * 1024
+
+type Place = Pick<Scene, 'models' | 'caller'>
+
+/** Creates jobs whose calls the model server answers only when released; returns the job IDs. */
+async function openJobs({ models, caller }: Place, count: number): Promise<string[]> {
+  models.script = () => reply.stall()
+  const calls = models.requests.length
+  const ids = await caller.enqueue(Array.from({ length: count }, () => says(randomUUID())))
+  await models.received(calls + count)
+  return ids
+}
+
+async function endedJobs({ models, caller }: Place, answers: readonly string[]): Promise<string[]> {
+  const ids: string[] = []
+  for (const answer of answers) {
+    models.script = () => reply.text(answer)
+    const [id = ''] = await caller.enqueue([says(randomUUID())])
+    await caller.ended(id)
+    ids.push(id)
+  }
+  return ids
+}
+
+const several = (caller: Caller, ids: readonly (string | undefined)[], more = '') =>
+  caller.get(`${MESSAGES}?ids=${ids.join(',')}${more}`)
+const statuses = (answer: Answer): string[] =>
+  granted(answer, 200).jobs.map(({ status }: { status: string }) => status)
+
+onEachStore(async () => {
+  const begin = await shareStage()
+
   test('4.2 a wait is answered as soon as the job has ended, with the same bytes as a read', async (t) => {
-    const stage = await startStage(t)
-    const { parley, models } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    const [first, second] = [
-      parley.get(`${MESSAGES}/${id}?wait=120`, key),
-      parley.get(`${MESSAGES}/${id}?wait=0.5`, key),
-    ]
+    const scene = await begin(t)
+    const { parley, caller, models } = scene
+    const id = await runningJob(scene)
+    const waits = ['?wait=120', '?wait=0.5'].map((query) => caller.read(id, query))
     await pendingResponsesAre(t, parley, 2)
     models.release()
-    const read = await parley.ended(id, key)
-    for (const answer of [await first, await second]) {
+    const read = await caller.ended(id)
+    for (const answer of await Promise.all(waits)) {
       assert.match(completed(answer), /^echo: /)
-      assert.equal(answer.text, read.text)
-      assert.equal(answer.headers.get('retry-after'), null)
+      assert.deepEqual([answer.text, answer.headers.get('retry-after')], [read.text, null])
     }
     await pendingResponsesAre(t, parley, 0)
   })
 
   test('4.2 a job that has ended is returned at once, and so is any without a wait', async (t) => {
-    const stage = await startStage(t, { settings: { sync: { max_waiters: 0 } } })
-    const { parley } = stage
-    const key = await parley.key()
-    const [done = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
-    await parley.ended(done, key)
-    assert.equal(completed(await parley.get(`${MESSAGES}/${done}?wait=120`, key)), 'echo: Hello')
-    const open = await runningJob(stage, key)
+    const scene = await startScene(t, { settings: { sync: { max_waiters: 0 } } })
+    const { caller } = scene
+    const done = await caller.enqueueOne()
+    await caller.ended(done)
+    assert.equal(completed(await caller.read(done, '?wait=120')), 'echo: Hello')
+    const open = await runningJob(scene)
     for (const query of ['', '?wait=0', '?wait=0.0', '?other=1']) {
-      const answer = await parley.get(`${MESSAGES}/${open}${query}`, key)
-      assert.equal(granted(answer, 200).status, 'assigned')
-      assert.equal(answer.headers.get('retry-after'), null)
+      assert.equal(running(await caller.read(open, query)), null)
     }
   })
 
   test('4.2 a wait whose time is over is answered with the current state, without Retry-After', async (t) => {
-    const stage = await startStage(t)
-    const key = await stage.parley.key()
-    const id = await runningJob(stage, key)
-    const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=1.5`)
-    const answer = await afterTime(stage, 1500, waiting)
-    assert.equal(granted(answer, 200).status, 'assigned')
-    assert.equal(answer.headers.get('retry-after'), null)
-    await pendingResponsesAre(t, stage.parley, 0)
+    const scene = await begin(t)
+    const answer = scene.caller.read(await runningJob(scene), '?wait=1.5')
+    await pendingResponsesAre(t, scene.parley, 1)
+    assert.equal(running(await afterTime(scene, 1500, answer)), null)
+    await pendingResponsesAre(t, scene.parley, 0)
   })
 
   test('4.2 a wait ends in time though it cannot be announced to other nodes', async (t) => {
-    const stage = await startStage(t)
-    const { parley } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    parley.store.announceWaits = () => new Promise(() => {})
-    const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=10`)
-    assert.equal(granted(await afterTime(stage, 10_000, waiting), 200).status, 'assigned')
+    const scene = await begin(t)
+    const id = await runningJob(scene)
+    t.mock.method(scene.parley.store, 'announceWaits', () => new Promise(() => {}))
+    const answer = scene.caller.read(id, '?wait=10')
+    await pendingResponsesAre(t, scene.parley, 1)
+    running(await afterTime(scene, 10_000, answer))
   })
 
   test('4.2 400 for a wait that is not a number of seconds from 0 to 120', async (t) => {
-    const { parley } = await startStage(t)
-    const key = await parley.key()
-    for (const wait of [
-      '120.001',
-      '121',
-      '-1',
-      '',
-      'x',
-      '1e1',
-      '0x10',
-      '+1',
-      ' 1',
-      'NaN',
-      '1s',
-      'Infinity',
-    ]) {
-      invalid(
-        await parley.get(`${MESSAGES}/${randomUUID()}?wait=${encodeURIComponent(wait)}`, key),
-        /^wait: /,
-      )
+    const { caller } = await begin(t)
+    const id = randomUUID()
+    for (const wait of '120.001,121,-1,,x,1e1,0x10,+1, 1,NaN,1s,Infinity'.split(',')) {
+      invalid(await caller.read(id, `?wait=${encodeURIComponent(wait)}`), /^wait: /)
     }
-    invalid(await parley.get(`${MESSAGES}/${randomUUID()}?wait=1&wait=2`, key), /^wait: /)
-    refused(await parley.get(`${MESSAGES}/${randomUUID()}?wait=120`, key), 404)
-  })
-
-  test('4.2 a wait counts as one read', async (t) => {
-    const stage = await startStage(t, { settings: { tiers: { user_max: { reads_per_minute: 2 } } } })
-    const { parley, clock } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    for (const remaining of ['1', '0']) {
-      const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=5`)
-      const answer = await afterTime(stage, 5000, waiting)
-      assert.equal(answer.headers.get('ratelimit-remaining'), remaining)
-    }
-    refused(await parley.get(`${MESSAGES}/${id}?wait=5`, key), 429)
-    clock.advance(60_000)
+    invalid(await caller.read(id, '?wait=1&wait=2'), /^wait: /)
+    refused(await caller.read(id, '?wait=120'), 404)
   })
 
   test('4.2 over sync.max_waiters or the share of the account: the current state at once, with Retry-After', async (t) => {
-    const stage = await startStage(t, { settings: { sync: { max_waiters: 4 } } })
-    const { parley, models } = stage
-    const [crowd, other] = [await parley.key('user_max', 'crowd'), await parley.key('user_max', 'other')]
-    const [mine, theirs] = [await runningJob(stage, crowd), await runningJob(stage, other)]
+    const scene = await startScene(t, { settings: { sync: { max_waiters: 4 } }, account: 'crowd' })
+    const { parley, caller: crowd, models } = scene
+    const other = await callerOf(parley, 'user_max', 'other')
+    const [mine, theirs] = [await runningJob(scene), await runningJob({ ...scene, caller: other })]
     // One of the four waiting slots is reserved; another account may use it.
-    const waits = [
-      parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
-      parley.get(`${MESSAGES}/${mine}?wait=60`, crowd),
-    ]
-    waits.push((await waitingRead(t, stage, crowd, `${MESSAGES}/${mine}?wait=60`, 3)).answer)
-    const overShare = await parley.get(`${MESSAGES}/${mine}?wait=60`, crowd)
-    waits.push((await waitingRead(t, stage, other, `${MESSAGES}/${theirs}?wait=60`, 4)).answer)
-    const overAll = await parley.get(`${MESSAGES}/${theirs}?wait=60`, other)
-    for (const answer of [overShare, overAll]) {
-      assert.equal(granted(answer, 200).status, 'assigned')
-      assert.equal(answer.headers.get('retry-after'), '2')
-    }
+    const waits = [1, 2, 3].map(() => crowd.read(mine, '?wait=60'))
+    await pendingResponsesAre(t, parley, 3)
+    assert.equal(running(await crowd.read(mine, '?wait=60')), '2')
+    waits.push(other.read(theirs, '?wait=60'))
+    await pendingResponsesAre(t, parley, 4)
+    assert.equal(running(await other.read(theirs, '?wait=60')), '2')
     models.release()
     for (const answer of await Promise.all(waits)) assert.equal(granted(answer, 200).status, 'completed')
   })
 
   test('4.2 a stopping server ends a wait with the current state, Retry-After and a closed connection', async (t) => {
-    const stage = await startStage(t)
-    const { parley } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=60`)
-    const stopped = stopAtOnce(stage)
-    const answer = await waiting.answer
-    assert.equal(granted(answer, 200).status, 'assigned')
-    assert.equal(answer.headers.get('retry-after'), '2')
-    assert.equal(answer.headers.get('connection'), 'close')
+    const scene = await startScene(t)
+    const waiting = scene.caller.read(await runningJob(scene), '?wait=60')
+    await pendingResponsesAre(t, scene.parley, 1)
+    const stopped = stopAtOnce(scene)
+    const answer = await waiting
+    assert.deepEqual([running(answer), answer.headers.get('connection')], ['2', 'close'])
     await stopped
   })
 
   test('4.2 the slot of a client that hangs up is free at once', async (t) => {
-    const stage = await startStage(t)
-    const { parley, clock } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
+    const scene = await begin(t)
+    const { parley, caller, clock } = scene
+    const path = `${MESSAGES}/${await runningJob(scene)}?wait=60`
     const line = openLine(parley)
-    line.send(`GET ${MESSAGES}/${id}?wait=60 HTTP/1.1\r\nhost: parley\r\nx-api-key: ${key}\r\n\r\n`)
+    line.send(`GET ${path} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${caller.key}\r\n\r\n`)
     await pendingResponsesAre(t, parley, 1)
     line.hangUp()
     await pendingResponsesAre(t, parley, 0)
@@ -194,57 +159,221 @@ onEachStore(() => {
   })
 
   test('4.2 a wait for another account’s job is 404 at once, and takes no slot', async (t) => {
-    const stage = await startStage(t)
-    const { parley } = stage
-    const [mine, theirs] = [await parley.key('user_max', 'mine'), await parley.key('user_max', 'theirs')]
-    const id = await runningJob(stage, theirs)
-    refused(await parley.get(`${MESSAGES}/${id}?wait=60`, mine), 404)
-    await pendingResponsesAre(t, parley, 0)
+    const scene = await begin(t)
+    const mine = await callerOf(scene.parley, 'user_max', 'mine')
+    refused(await mine.read(await runningJob(scene), '?wait=60'), 404)
+    await pendingResponsesAre(t, scene.parley, 0)
   })
 
   test('4.2 a wait for a job that is cancelled is answered with its end', async (t) => {
-    const stage = await startStage(t)
-    const { parley, clock } = stage
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    const waiting = await waitingRead(t, stage, key, `${MESSAGES}/${id}?wait=60`)
+    const scene = await begin(t)
+    const { parley, caller, clock } = scene
+    const id = await runningJob(scene)
+    const waiting = caller.read(id, '?wait=60')
+    await pendingResponsesAre(t, parley, 1)
     assert.equal(await parley.store.cancelJob(id, clock.nowMs()), 'cancelled')
     clock.advance(500)
-    assert.equal(failed(await waiting.answer).code, 'cancelled')
-  })
-
-  test('4.2 a wait on another node is answered when the job has ended, without a poll', async (t) => {
-    const stage = await startStage(t)
-    const { parley, models } = stage
-    if (!parley.database.startsWith('postgres')) return t.skip('a file has one node')
-    const other = await startStage(t, { after: stage })
-    const key = await parley.key()
-    const id = await runningJob(stage, key)
-    const [one, many] = [
-      other.parley.get(`${MESSAGES}/${id}?wait=60`, key),
-      other.parley.get(`${MESSAGES}/${id}?wait=60`, key),
-    ]
-    await pendingResponsesAre(t, other.parley, 2)
-    models.release()
-    // The clock stands still, so Parley doesn't poll the database and must have been notified.
-    for (const answer of [await one, await many]) assert.match(completed(answer), /^echo: /)
+    assert.equal(failed(await waiting).code, 'cancelled')
   })
 
   test('4.1 4.3 a 202 says where the job is and when to read it', async (t) => {
-    const stage = await startStage(t, { script: () => reply.stall() })
-    const { parley, models, clock } = stage
-    const key = await parley.key()
-    const created = parley.post(MESSAGES, job({ timeout: 30 }), key)
+    const { caller, models, clock } = await begin(t, () => reply.stall())
+    const created = caller.create({ timeout: 30 })
     await models.received(1)
     clock.advance(30_000)
     const single = await created
-    const id = timedOut(single)
-    assert.equal(single.headers.get('location'), `${MESSAGES}/${id}`)
-    assert.equal(single.headers.get('retry-after'), '1')
-    assert.equal(granted(await parley.get(single.headers.get('location') ?? '', key), 200).job_id, id)
-    const batch = await parley.post(BATCHES, [job()], key)
-    enqueued(batch, 1)
-    assert.equal(batch.headers.get('location'), null)
-    assert.equal(batch.headers.get('retry-after'), '1')
+    const location = `${MESSAGES}/${timedOut(single)}`
+    const batch = await caller.batch([job()])
+    assert.equal(batch.status, 202)
+    for (const [answer, expected] of [
+      [single, location],
+      [batch, null],
+    ] as const) {
+      assert.deepEqual([answer.headers.get('location'), answer.headers.get('retry-after')], [expected, '1'])
+    }
+    granted(await caller.get(location), 200)
   })
+
+  test('the objects are those of single reads, in the order asked, each once', async (t) => {
+    const scene = await begin(t)
+    const { caller } = scene
+    const [one = '', two] = await endedJobs(scene, ['one', 'two'])
+    const [open] = await openJobs(scene, 1)
+    const ids = [two, open, one]
+    const singles = await Promise.all(ids.map((id) => caller.read(id)))
+    const answer = await several(caller, [...ids, open, one.toUpperCase()])
+    assert.equal(answer.headers.get('cache-control'), 'no-store')
+    assert.equal(answer.headers.get('retry-after'), null)
+    const jobs = singles.map(({ body }) => body.data)
+    assert.deepEqual(granted(answer, 200), { jobs, not_found: [], more: [] })
+    assert.equal(answer.body.message, '2 of 3 jobs have finished.')
+    const repeated = await caller.get(`${MESSAGES}?${ids.map((id) => `ids=${id}`).join('&')}`)
+    assert.equal(repeated.text, answer.text)
+  })
+
+  test('unknown, expired and other accounts’ jobs are in not_found, and cannot be distinguished', async (t) => {
+    const scene = await startScene(t, { settings: { jobs: { retention_seconds: 300 } } })
+    const { parley, caller, clock } = scene
+    const others = { ...scene, caller: await callerOf(parley, 'user_max', 'theirs') }
+    const expired = await endedJobs(scene, ['old'])
+    clock.advance(300_000)
+    const [theirs, open] = [await endedJobs(others, ['new']), await openJobs(others, 1)]
+    const unknown = randomUUID()
+    const ids = [...expired, ...theirs, ...open, unknown]
+    const shapes = ids.map(async (id) => (await several(caller, [id])).text.replace(id, 'ID'))
+    assert.equal(new Set(await Promise.all(shapes)).size, 1)
+    const mine = await endedJobs(scene, ['mine'])
+    const data = granted(await several(caller, [unknown, ...mine, ...theirs, ...open]), 200)
+    assert.deepEqual([idsOf(data), data.not_found], [mine, [unknown, ...theirs, ...open]])
+    // Unknown jobs count as ended, so that a wait does not reveal when jobs of others end.
+    for (const until of ['any', 'all']) {
+      const answer = await several(caller, [unknown, ...open], `&wait=60&wait_for=${until}`)
+      assert.deepEqual(granted(answer, 200).not_found, [unknown, ...open])
+    }
+  })
+
+  test('a wait for all ends with the last job, one for any with the first', async (t) => {
+    const scene = await begin(t)
+    const { parley, caller, clock } = scene
+    const ids = await openJobs(scene, 3)
+    const [all, any] = ['all', 'any'].map((which) => several(caller, ids, `&wait=60&wait_for=${which}`))
+    await pendingResponsesAre(t, parley, 6)
+    /** Ends the job; resolves when this many responses are pending. */
+    const end = async (index: number, pending: number) => {
+      assert.equal(await parley.store.cancelJob(ids[index] ?? '', clock.nowMs()), 'cancelled')
+      clock.advance(500)
+      await pendingResponsesAre(t, parley, pending)
+    }
+    await end(1, 2)
+    const first = (await any) as Answer
+    assert.deepEqual([idsOf(first.body.data), statuses(first)], [ids, ['assigned', 'failed', 'assigned']])
+    await end(0, 1)
+    await end(2, 0)
+    const last = (await all) as Answer
+    assert.deepEqual([idsOf(last.body.data), statuses(last)], [ids, ['failed', 'failed', 'failed']])
+  })
+
+  test('a wait for any returns at once when one has ended, and one for all waits for the open ones only', async (t) => {
+    const scene = await begin(t)
+    const { parley, caller, models } = scene
+    const ids = [...(await endedJobs(scene, ['one'])), ...(await openJobs(scene, 1))]
+    const any = await several(caller, ids, '&wait=60&wait_for=any')
+    assert.deepEqual(statuses(any), ['completed', 'assigned'])
+    const all = several(caller, ids, '&wait=60')
+    await pendingResponsesAre(t, parley, 1)
+    models.release()
+    assert.deepEqual(statuses(await all), ['completed', 'completed'])
+  })
+
+  test('when the time is over, the present states; a client that hangs up frees every slot', async (t) => {
+    const scene = await begin(t)
+    const { parley, caller, clock } = scene
+    const ids = await openJobs(scene, 2)
+    const waiting = several(caller, ids, '&wait=10')
+    await pendingResponsesAre(t, parley, 2)
+    clock.advance(10_000)
+    const answer = await waiting
+    assert.deepEqual(statuses(answer), ['assigned', 'assigned'])
+    assert.equal(answer.headers.get('retry-after'), null)
+    const line = openLine(parley)
+    const path = `${MESSAGES}?ids=${ids}&wait=9`
+    line.send(`GET ${path} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${caller.key}\r\n\r\n`)
+    await pendingResponsesAre(t, parley, 2)
+    line.hangUp()
+    await pendingResponsesAre(t, parley, 0)
+    assert.ok(!clock.pending().includes(9000))
+  })
+
+  test('each open job is one wait: without a slot for all of them, the present states and Retry-After', async (t) => {
+    const scene = await startScene(t, { settings: { sync: { max_waiters: 3 } } })
+    const { parley, caller, models } = scene
+    const ids = await openJobs(scene, 2)
+    const waits = [several(caller, ids.slice(0, 1), '&wait=60'), caller.read(ids[0], '?wait=60')]
+    await pendingResponsesAre(t, parley, 2)
+    const over = await several(caller, ids, '&wait=60')
+    assert.deepEqual(statuses(over), ['assigned', 'assigned'])
+    assert.equal(over.headers.get('retry-after'), '2')
+    await pendingResponsesAre(t, parley, 2)
+    models.release()
+    for (const answer of await Promise.all(waits)) granted(answer, 200)
+  })
+
+  test('objects up to 8 MiB: the ids of those that did not fit are in more, in the order asked', async (t) => {
+    const scene = await startScene(t)
+    const answers = [9, 3, 3, 3, 1].map((mib) => 'x'.repeat(mib * MIB - 1000))
+    const ids = await endedJobs(scene, answers)
+    const [open] = await openJobs(scene, 1)
+    const read = async (asked: readonly (string | undefined)[]) => {
+      const answer = await several(scene.caller, asked)
+      const data = granted(answer, 200)
+      return { found: idsOf(data), more: data.more, length: answer.text.length }
+    }
+    // The first job is included, however large it is.
+    const alone = await read([...ids, open])
+    assert.deepEqual([alone.found, alone.more], [[ids[0]], [...ids.slice(1), open]])
+    const some = await read([...alone.more])
+    assert.deepEqual([some.found, some.more], [[ids[1], ids[2], ids[4], open], [ids[3]]])
+    assert.ok(some.length < 8 * MIB)
+    const rest = await read(some.more)
+    assert.deepEqual([rest.found, rest.more], [[ids[3]], []])
+  })
+
+  test('4.2 a wait counts as one read, and so does a read of several jobs', async (t) => {
+    const scene = await startScene(t, { settings: { tiers: { user_max: { reads_per_minute: 2 } } } })
+    const { parley, caller, clock } = scene
+    const id = await runningJob(scene)
+    const unknown = Array.from({ length: 99 }, () => randomUUID())
+    for (const [send, remaining] of [
+      [() => caller.read(id, '?wait=5'), '1'],
+      [() => several(caller, [id, ...unknown], '&wait=5'), '0'],
+    ] as const) {
+      const waiting = send()
+      await pendingResponsesAre(t, parley, 1)
+      const answer = await afterTime(scene, 5000, waiting)
+      assert.deepEqual([answer.status, answer.headers.get('ratelimit-remaining')], [200, remaining])
+    }
+    refused(await caller.read(id, '?wait=5'), 429)
+    refused(await several(caller, [id]), 429)
+    clock.advance(60_000)
+  })
+
+  test('400 for ids that are none, too many, or combined with what belongs to a list', async (t) => {
+    const { parley, caller } = await begin(t)
+    const id = randomUUID()
+    const many = Array.from({ length: 101 }, () => randomUUID()).join(',')
+    for (const [query, details] of [
+      ['ids=', /^ids\[0\]: is not a job ID/],
+      [`ids=${id},`, /^ids\[1\]: is not a job ID/],
+      [`ids=${id},%20${randomUUID()}`, /^ids\[1\]: is not a job ID/],
+      [`ids=${id},%00`, /^ids\[1\]: is not a job ID/],
+      [`ids=${many}`, /^ids: must NOT have more than 100 items/],
+      [`ids=${id}&limit=1`, /^ids: cannot be combined with limit, after or status/],
+      [`ids=${id}&after=${id}`, /^ids: cannot be combined/],
+      [`ids=${id}&status=failed`, /^ids: cannot be combined/],
+      [`ids=${id}&wait=121`, /^wait: /],
+      [`ids=${id}&wait_for=some`, /^wait_for: must be one of all, any/],
+      [`ids=${id}&wiat=1`, /^wiat: /],
+      [`ids[]=${id}`, /is not a known field/],
+    ] as const) {
+      invalid(await caller.get(`${MESSAGES}?${query}`), details)
+    }
+    refused(await parley.get(`${MESSAGES}?ids=${id}`), 401)
+  })
+
+  if (storeName() === 'Postgres') {
+    test('4.2 waits on another node, for one job or several, end without a poll', async (t) => {
+      const scene = await startScene(t)
+      const { parley } = await startStage(t, { after: scene })
+      const caller = scene.caller.at(parley)
+      const ids = await openJobs(scene, 20)
+      const waits = [1, 2].map(() => caller.read(ids[0], '?wait=60'))
+      const all = several(caller, ids, '&wait=60')
+      await pendingResponsesAre(t, parley, 22)
+      scene.models.release()
+      // The clock stands still, so Parley doesn't poll the database and must have been notified.
+      for (const answer of await Promise.all(waits)) assert.match(completed(answer), /^echo: /)
+      const answer = await all
+      assert.deepEqual([idsOf(answer.body.data), new Set(statuses(answer))], [ids, new Set(['completed'])])
+    })
+  }
 })

@@ -15,12 +15,10 @@ import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { CLONE } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
-import { completed, enqueued, failed, refused } from './expect.ts'
+import { LOCAL_CALLBACKS, startScene } from './caller.ts'
+import { completed, failed, refused } from './expect.ts'
 import { groupedBy, type Sample, type Selector, samplesIn, selectorsOf, selects } from './promql.ts'
-import { startStage } from './stage.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 /** Labels that Prometheus adds itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
@@ -41,20 +39,12 @@ const CUT = {
 }
 
 onEachStore(async () => {
-  const stage = await startStage(
+  const targets = ['first', 'second'].map((model) => ({ upstream: 'openai', model }))
+  const callbacks = { ...LOCAL_CALLBACKS.callbacks, retry_seconds: [0] }
+  const { parley, caller } = await startScene(
     { after },
     {
-      settings: {
-        callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
-        models: {
-          'gpt-5-mini': {
-            targets: [
-              { upstream: 'openai', model: 'first' },
-              { upstream: 'openai', model: 'second' },
-            ],
-          },
-        },
-      },
+      settings: { callbacks, models: { 'gpt-5-mini': { targets } } },
       script: ({ body, text }) => {
         const wanted = /STATUS (\d+)/.exec(text)?.[1]
         if (wanted !== undefined && body.model === 'first') return reply.status(Number(wanted))
@@ -97,37 +87,30 @@ onEachStore(async () => {
     const families = new Set([...ours].map((name) => name.replace(/_(bucket|sum|count)$/, '')))
     const table = [...file('docs/monitoring.md').matchAll(/^\| (`parley_.*?) \|/gm)].map(([, cell]) => cell)
     const named = new Set(table.join(' ').match(/\bparley_\w+/g))
-    const elsewhere = stage.parley.store.shared ? ON_SQLITE : /^$/
+    const elsewhere = parley.store.shared ? ON_SQLITE : /^$/
     const here = [...named].filter((name) => !elsewhere.test(name) && !WITH_A_RATE.test(name))
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
   /** Returns the metrics of a server on which each kind of event in the files has happened. */
   async function seen(): Promise<readonly Sample[]> {
-    const { parley } = stage
-    const key = await parley.key()
-    const create = (content: string, over: Record<string, unknown> = {}) =>
-      parley.post(MESSAGES, job({ messages: [{ role: 'user', content }], ...over }), key)
-    completed(await create('Hello'))
-    completed(await create('Hello'))
-    // The body is so long that a CPU pool thread reads it.
-    completed(await create(' word'.repeat(20_000)))
-    for (const status of [401, 429, 503]) completed(await create(`STATUS ${status}`))
-    failed(await create('STATUS 400'))
+    // The long body is read by a CPU pool thread.
+    for (const content of ['Hello', 'Hello', ' word'.repeat(20_000)]) completed(await caller.ask(content))
+    for (const status of [401, 429, 503]) completed(await caller.ask(`STATUS ${status}`))
+    failed(await caller.ask('STATUS 400'))
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
-    failed(await create('Name a river in JSON', { response_format: { format: 'json', schema } }))
-    await callbacksEnd(key)
-    completed(await create(`CUT ${'word '.repeat(200)}`))
-    const { store } = parley
-    const accept = store.accept
+    failed(await caller.ask('Name a river in JSON', { response_format: { format: 'json', schema } }))
+    await callbacksEnd()
+    completed(await caller.ask(`CUT ${'word '.repeat(200)}`))
+    const { accept } = parley.store
     for (const [error, status] of [
       [new StoreUnavailable('it is gone'), 503],
       [new Error('a bug'), 500],
     ] as const) {
-      store.accept = () => Promise.reject(error)
-      refused(await parley.post(BATCHES, [job()], key), status)
+      parley.store.accept = () => Promise.reject(error)
+      refused(await caller.batch([job()]), status)
     }
-    store.accept = accept
+    parley.store.accept = accept
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
@@ -139,17 +122,16 @@ onEachStore(async () => {
   }
 
   /** Delivers one callback, and lets another fail permanently. */
-  async function callbacksEnd(key: string): Promise<void> {
+  async function callbacksEnd(): Promise<void> {
     const receiver = await startReceiver()
     after(() => receiver.close())
     receiver.script({ kind: 'answer' }, { kind: 'answer', status: 500 })
     for (const count of [1, 2]) {
-      const callback = { callback_url: receiver.url }
-      enqueued(await stage.parley.post(BATCHES, [job({ callback })], key), 1)
+      await caller.enqueueOne({ callback: { callback_url: receiver.url } })
       await receiver.received(count)
     }
     for (;;) {
-      const { text } = await stage.parley.get('/metrics')
+      const { text } = await parley.get('/metrics')
       if (/^parley_callbacks_total\{outcome="failed"\} 1$/m.test(text)) return
     }
   }
@@ -180,7 +162,7 @@ onEachStore(async () => {
   function isHere({ metric }: Selector): boolean {
     if (ADDED_METRICS.includes(metric)) return false
     if (ON_LINUX.test(metric)) return process.platform === 'linux'
-    return !(ON_SQLITE.test(metric) && stage.parley.store.shared)
+    return !(ON_SQLITE.test(metric) && parley.store.shared)
   }
 })
 

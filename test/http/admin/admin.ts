@@ -1,12 +1,16 @@
 /**
  * Calls the admin API for tests, as the dashboard does. Every response is checked against the OpenAPI document.
  *
- *     const admin = await adminOf(parley)
- *     const data = granted(await admin.get('/overview'), 200)
+ *     const { admin, caller } = await startAdminScene(t)
+ *     const { jobs } = await admin.read('/overview')
+ *     await admin.run('/accounts/acme/suspend')
  */
 import assert from 'node:assert/strict'
 import { Check } from 'typebox/schema'
-import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
+import type { Script } from '../../model-server.ts'
+import { ADMIN_TOKEN, type Answer, type Lifetime, type Parley } from '../../parley.ts'
+import { type Scene, type SceneOptions, shareStage, startScene } from '../caller.ts'
+import { granted } from '../expect.ts'
 import { documentAt, OPERATORS } from '../openapi/document.ts'
 
 export const BASE = '/admin/api'
@@ -16,6 +20,10 @@ export interface Admin {
   /** Sends no body if `body` is undefined. */
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   delete(path: string): Promise<Answer>
+  /** Returns the data of a GET, which must succeed with 200. */
+  read(path: string): Promise<Answer['body']>
+  /** Returns the data of a POST, which must succeed with 200. */
+  run(path: string, body?: unknown): Promise<Answer['body']>
 }
 
 interface Response {
@@ -44,7 +52,8 @@ export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
   )
 }
 
-export async function adminOf(parley: Parley): Promise<Admin> {
+/** @param token the admin token to send */
+export async function adminOf(parley: Parley, token = ADMIN_TOKEN): Promise<Admin> {
   const routes = await adminRoutesOf(parley)
   const send = async (
     method: string,
@@ -56,7 +65,7 @@ export async function adminOf(parley: Parley): Promise<Admin> {
       method,
       headers: {
         ...headers,
-        authorization: `Bearer ${ADMIN_TOKEN}`,
+        authorization: `Bearer ${token}`,
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
       ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
@@ -68,6 +77,29 @@ export async function adminOf(parley: Parley): Promise<Admin> {
     get: (path) => send('GET', path),
     post: (path, body, headers) => send('POST', path, body, headers),
     delete: (path) => send('DELETE', path),
+    read: async (path) => granted(await send('GET', path), 200),
+    run: async (path, body) => granted(await send('POST', path, body), 200),
+  }
+}
+
+/** Starts a scene with an operator. */
+export async function startAdminScene(t: Lifetime, options: SceneOptions = {}) {
+  const scene = await startScene(t, options)
+  return { ...scene, admin: await adminOf(scene.parley) }
+}
+
+/** Starts a stage that the tests of a suite share; the returned function begins a test, as `shareStage` does. */
+export async function shareAdminStage(options: SceneOptions = {}) {
+  const begin = await shareStage(options)
+  let admin: Admin | undefined
+  return async (
+    t: Lifetime,
+    script?: Script,
+    tier?: string,
+  ): Promise<Scene & { readonly admin: Admin; readonly account: string }> => {
+    const scene = await begin(t, script, tier)
+    admin ??= await adminOf(scene.parley)
+    return { ...scene, admin, account: scene.caller.account }
   }
 }
 

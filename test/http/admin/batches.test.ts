@@ -5,37 +5,28 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
-import { type ModelServerForTests, reply, startModelServer } from '../../model-server.ts'
+import { reply, startModelServer } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
 import { ADMIN_TOKEN, type Parley, startParley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
 import { turnsOfList } from '../../support/large-batches.ts'
 import { openaiOf } from '../../v1/official-client.ts'
 import { CHAT, submitBatch } from '../../v1/submit-batch.ts'
-import { granted } from '../expect.ts'
-import { type Admin, adminOf, BASE } from './admin.ts'
+import { granted, refused } from '../expect.ts'
+import { adminOf, BASE } from './admin.ts'
 
-interface Place {
-  readonly parley: Parley
-  readonly models: ModelServerForTests
-  readonly openai: OpenAI
-  readonly admin: Admin
+const PRICED = {
+  currency: 'EUR',
+  models: {
+    'gpt-5-mini': {
+      targets: [{ upstream: 'openai', model: 'gpt-5-mini', price: { input: 1, output: 2 } }],
+    },
+  },
 }
 
-async function start(t: TestContext, settings: object = {}): Promise<Place> {
+async function start(t: TestContext, settings: object = {}) {
   const models = await startModelServer({}, t)
-  const parley = await startParley(t, {
-    upstream: models.baseUrl,
-    settings: {
-      ...settings,
-      currency: 'EUR',
-      models: {
-        'gpt-5-mini': {
-          targets: [{ upstream: 'openai', model: 'gpt-5-mini', price: { input: 1, output: 2 } }],
-        },
-      },
-    },
-  })
+  const parley = await startParley(t, { upstream: models.baseUrl, settings: { ...settings, ...PRICED } })
   t.after(() => models.release())
   return { parley, models, openai: openaiOf(parley, await parley.key()), admin: await adminOf(parley) }
 }
@@ -67,18 +58,18 @@ onEachStore(() => {
     const second = await submitBatch(openai, ['two'])
     await models.received(3)
 
-    const { batches, more, next } = granted(await admin.get('/batches?limit=1'), 200)
+    const { batches, more, next } = await admin.read('/batches?limit=1')
     assert.deepEqual([batches[0].batch_id, more, next], [second.id, true, second.id])
-    const rest = granted(await admin.get(`/batches?before=${next}`), 200)
+    const rest = await admin.read(`/batches?before=${next}`)
     assert.deepEqual([rest.batches[0].batch_id, rest.more, rest.next], [first.id, false, null])
-    assert.deepEqual(granted(await admin.get('/batches?account=other'), 200).batches, [])
-    const open = granted(await admin.get('/batches?open=true'), 200).batches
+    assert.deepEqual((await admin.read('/batches?account=other')).batches, [])
+    const open = (await admin.read('/batches?open=true')).batches
     assert.deepEqual(
       open.map((one: { batch_id: string }) => one.batch_id),
       [second.id],
     )
 
-    const ended = granted(await admin.get(`/batches/${first.id}`), 200)
+    const ended = await admin.read(`/batches/${first.id}`)
     assert.deepEqual(
       [ended.account, ended.status, ended.endpoint, ended.lines, ended.metadata, ended.estimated_end],
       ['user_max', 'completed', CHAT, { total: 2, completed: 1, failed: 1 }, { team: 'a' }, null],
@@ -97,13 +88,13 @@ onEachStore(() => {
       assert.match(content.headers.get('content-disposition') ?? '', /attachment; filename="batch_.*\.jsonl"/)
     }
 
-    const running = granted(await admin.get(`/batches/${second.id}`), 200)
+    const running = await admin.read(`/batches/${second.id}`)
     const [line] = running.running.first
     assert.deepEqual(
       [running.status, running.running.total, line.custom_id, line.line],
       ['in_progress', 1, 'say two', 1],
     )
-    const job = granted(await admin.get(`/jobs/${line.job_id}`), 200)
+    const job = await admin.read(`/jobs/${line.job_id}`)
     assert.deepEqual(job.batch, { batch_id: second.id, custom_id: 'say two' })
     assert.equal(job.priority, 'low')
 
@@ -126,28 +117,23 @@ onEachStore(() => {
     models.script = () => reply.stall()
     const batch = await submitBatch(openai, ['one', 'two'])
     await models.received(2)
-    assert.equal((await download(parley, batch.id, 'output')).status, 404)
-    assert.deepEqual(granted(await admin.post(`/batches/${batch.id}/cancel`), 200), { status: 'cancelling' })
+    refused(await download(parley, batch.id, 'output'), 404)
+    assert.deepEqual(await admin.run(`/batches/${batch.id}/cancel`), { status: 'cancelling' })
     const cancelled = await whenEnded(t, openai, batch)
     assert.deepEqual([cancelled.status, cancelled.request_counts?.failed], ['cancelled', 2])
-    assert.equal((await admin.post(`/batches/${batch.id}/cancel`)).status, 409)
+    refused(await admin.post(`/batches/${batch.id}/cancel`), 409)
     const content = await download(parley, batch.id, 'error')
-    assert.deepEqual(
-      content.text
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line).error.code),
-      ['batch_cancelled', 'batch_cancelled'],
-    )
-    for (const path of [
-      `/batches/${batch.id}x`,
-      `/batches/${batch.id.replace(/.$/, (d) => (d === '0' ? '1' : '0'))}`,
-      '/batches/x',
-    ]) {
-      assert.equal((await admin.get(path)).status, 404)
-      assert.equal((await admin.post(`${path}/cancel`)).status, 404)
+    const codes = content.text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).error.code)
+    assert.deepEqual(codes, ['batch_cancelled', 'batch_cancelled'])
+    const another = batch.id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))
+    for (const id of [`${batch.id}x`, another, 'x']) {
+      refused(await admin.get(`/batches/${id}`), 404)
+      refused(await admin.post(`/batches/${id}/cancel`), 404)
     }
-    const { acts } = granted(await admin.get('/audit?account=user_max'), 200)
+    const { acts } = await admin.read('/audit?account=user_max')
     assert.deepEqual(
       acts.map(({ what, target, outcome }: Record<string, string>) => [what, target, outcome]),
       [
@@ -166,17 +152,17 @@ onEachStore(() => {
     models.script = () => reply.stall()
     const batch = await submitBatch(openai, ['one', 'two'])
     await models.received(1)
-    granted(await admin.post('/accounts/user_max/suspend'), 200)
+    await admin.run('/accounts/user_max/suspend')
     models.script = () => reply.text('Hi.')
     models.release()
     const { waiting, lines } = await eventually(
-      async () => granted(await admin.get(`/batches/${batch.id}`), 200),
+      () => admin.read(`/batches/${batch.id}`),
       ({ waiting }) => waiting !== null,
       { signal: t.signal },
     )
     assert.match(waiting.message, /suspended/)
     assert.deepEqual([lines.completed, models.completions().length], [1, 1])
-    granted(await admin.post('/accounts/user_max/resume'), 200)
+    await admin.run('/accounts/user_max/resume')
     const found = await whenEnded(t, openai, batch)
     assert.deepEqual(
       [found.status, found.errors, found.request_counts?.completed],
@@ -197,12 +183,8 @@ onEachStore(() => {
     const [fileId, batchId, openId] = [output_file_id, batch.id, open.id].map((id) =>
       id.replace(/^\w+[-_](?=\w{8}-)/, ''),
     )
-    const answer = await parley.request(`${BASE}/accounts/user_max?scrub=false`, {
-      method: 'DELETE',
-      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
-    })
-    assert.equal(answer.status, 200, answer.text)
-    assert.deepEqual(granted(await admin.get('/batches'), 200).batches, [])
+    granted(await admin.delete('/accounts/user_max?scrub=false'), 200)
+    assert.deepEqual((await admin.read('/batches')).batches, [])
     assert.deepEqual(await parley.store.linesOfBatch(openId ?? ''), [])
     assert.equal(await parley.store.findCallback(batchId ?? ''), null)
     assert.equal(await parley.store.readPiece(fileId ?? '', 0), null)

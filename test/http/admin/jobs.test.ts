@@ -1,61 +1,80 @@
-/** Tests jobs in the admin API: searches, details and contents. */
+/** Tests jobs in the admin API: searches, details, contents, and the actions cancel and delete, as callers see them. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
 import { reply } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { type Answer, job, type Parley } from '../../parley.ts'
-import { enqueued, granted, invalid, refused } from '../expect.ts'
-import { type StageOptions, startStage } from '../stage.ts'
-import { adminOf } from './admin.ts'
-
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
-
-async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
-  const stage = await startStage(t, options)
-  return { ...stage, admin: await adminOf(stage.parley), key: await stage.parley.key() }
-}
-
-const idOf = ({ body }: Answer): string => body.data.job_id
-const idsOf = (answer: Answer): string[] =>
-  granted(answer, 200).jobs.map(({ job_id }: { job_id: string }) => job_id)
-
-const says = (content: string, over: object = {}) => job({ messages: [{ role: 'user', content }], ...over })
+import { job, type Parley } from '../../parley.ts'
+import { callerOf, idOf, idsOf, says } from '../caller.ts'
+import { jobsStored, openDatabase } from '../database.ts'
+import { completed, failed, granted, invalid, refused } from '../expect.ts'
+import { shareAdminStage, startAdminScene } from './admin.ts'
 
 /** Returns the log lines about admin actions. */
 const acts = (parley: Parley) => parley.log.filter(({ message }) => message === 'admin')
 
-onEachStore(() => {
-  test('jobs are found by account, status, model and time, newest first', async (t) => {
-    const { parley, admin, key, models, clock } = await start(t)
-    models.script = (request) => {
-      const said = JSON.stringify(request.body.messages)
-      if (said.includes('stalls')) return reply.stall()
-      return said.includes('fails') ? reply.status(400) : undefined
-    }
-    const other = await parley.key('user_go', 'other')
-    const first = idOf(await parley.post(MESSAGES, says('one'), key))
-    clock.advance(60_000)
-    const second = idOf(await parley.post(MESSAGES, says('fails', { model: 'gpt-5' }), other))
-    const [third = ''] = enqueued(await parley.post(BATCHES, [says('stalls')], key), 1)
-    assert.deepEqual(idsOf(await admin.get('/jobs')), [third, second, first])
-    assert.deepEqual(idsOf(await admin.get('/jobs?account=other')), [second])
-    assert.deepEqual(idsOf(await admin.get('/jobs?status=completed')), [first])
-    assert.deepEqual(idsOf(await admin.get('/jobs?status=failed&model=gpt-5')), [second])
-    assert.deepEqual(idsOf(await admin.get('/jobs?status=failed&model=gpt-5.2')), [])
-    assert.deepEqual(idsOf(await admin.get('/jobs?status=assigned')), [third])
-    assert.deepEqual(idsOf(await admin.get('/jobs?status=pending')), [])
-    const now = clock.nowMs() / 1000
-    assert.deepEqual(idsOf(await admin.get(`/jobs?from=${now}`)), [third, second])
-    assert.deepEqual(idsOf(await admin.get(`/jobs?to=${now - 0.5}`)), [first])
+const CANCELLED = {
+  code: 'cancelled',
+  message: 'An operator of the service cancelled the job.',
+  cancelled_by: 'operator',
+}
 
-    const page = granted(await admin.get('/jobs?limit=2'), 200)
+/**
+ * Operations that the test doesn't count: nodes on Postgres poll the queue every second of real time, whatever time the test's
+ * clock shows.
+ */
+const POLLS = ['claim', 'queued', 'queuedSuspects', 'accountsOverBudget']
+
+function recordOperations(store: Parley['store']): readonly string[] {
+  const called: string[] = []
+  const methods = store as unknown as Record<string, (...args: unknown[]) => unknown>
+  for (const name of Object.keys(store)) {
+    const method = methods[name]
+    if (typeof method !== 'function') continue
+    methods[name] = (...args) => {
+      if (!POLLS.includes(name)) called.push(name)
+      return method.apply(store, args)
+    }
+  }
+  return called
+}
+
+onEachStore(async () => {
+  const begin = await shareAdminStage()
+
+  test('jobs are found by account, status, model and time, newest first', async (t) => {
+    const { parley, admin, caller, clock } = await startAdminScene(t, {
+      script: ({ text }) => {
+        if (text.includes('stalls')) return reply.stall()
+        return text.includes('fails') ? reply.status(400) : undefined
+      },
+    })
+    const other = await callerOf(parley, 'user_go', 'other')
+    const first = idOf(await caller.ask('one'))
+    clock.advance(60_000)
+    const second = idOf(await other.ask('fails', { model: 'gpt-5' }))
+    const [third] = await caller.enqueue([says('stalls')])
+    const now = clock.nowMs() / 1000
+    for (const [query, expected] of [
+      ['', [third, second, first]],
+      ['?account=other', [second]],
+      ['?status=completed', [first]],
+      ['?status=failed&model=gpt-5', [second]],
+      ['?status=failed&model=gpt-5.2', []],
+      ['?status=assigned', [third]],
+      ['?status=pending', []],
+      [`?from=${now}`, [third, second]],
+      [`?to=${now - 0.5}`, [first]],
+    ] as const) {
+      assert.deepEqual(idsOf(await admin.read(`/jobs${query}`)), expected, query)
+    }
+
+    const page = await admin.read('/jobs?limit=2')
     assert.deepEqual([page.more, page.complete, page.next], [true, true, second])
-    const rest = granted(await admin.get(`/jobs?limit=2&before=${page.next}`), 200)
+    const rest = await admin.read(`/jobs?limit=2&before=${page.next}`)
     assert.deepEqual([rest.jobs.length, rest.more, rest.next], [1, false, null])
 
-    const [running, failed, done] = granted(await admin.get('/jobs'), 200).jobs
+    const [running, failed, done] = (await admin.read('/jobs')).jobs
     assert.deepEqual(done, {
       job_id: first,
       account: 'user_max',
@@ -79,33 +98,36 @@ onEachStore(() => {
   })
 
   test('a search with an invalid parameter is rejected by name', async (t) => {
-    const { admin } = await start(t)
-    invalid(await admin.get('/jobs?limit=0'), /^limit: must be >= 1/)
-    invalid(await admin.get('/jobs?limit=201'), /^limit: must be <= 200/)
-    invalid(await admin.get('/jobs?limit=ten'), 'limit: must be an integer')
-    invalid(await admin.get('/jobs?limit=1&limit=2'), 'limit: must be an integer')
-    invalid(await admin.get('/jobs?status=done'), /^status: must be one of pending, /)
-    invalid(await admin.get('/jobs?before=x'), 'before: must be a job ID')
-    invalid(await admin.get('/jobs?from=yesterday'), 'from: must be a number')
-    invalid(await admin.get('/jobs?colour=red'), 'colour: is not a known field')
-    invalid(await admin.get('/jobs?account=%00'), /^account: must match pattern/)
-    invalid(await admin.get('/jobs?model=%00'), /^model: must match pattern/)
-    assert.deepEqual(idsOf(await admin.get('/jobs?from=999999999999999&to=999999999999999')), [])
+    const { admin } = await begin(t)
+    for (const [query, details] of [
+      ['limit=0', /^limit: must be >= 1/],
+      ['limit=201', /^limit: must be <= 200/],
+      ['limit=ten', 'limit: must be an integer'],
+      ['limit=1&limit=2', 'limit: must be an integer'],
+      ['status=done', /^status: must be one of pending, /],
+      ['before=x', 'before: must be a job ID'],
+      ['from=yesterday', 'from: must be a number'],
+      ['colour=red', 'colour: is not a known field'],
+      ['account=%00', /^account: must match pattern/],
+      ['model=%00', /^model: must match pattern/],
+    ] as const) {
+      invalid(await admin.get(`/jobs?${query}`), details)
+    }
+    assert.deepEqual(idsOf(await admin.read('/jobs?from=999999999999999&to=999999999999999')), [])
     for (const path of ['/jobs/x', `/jobs/${randomUUID()}`, `/jobs/${randomUUID()}/content`]) {
-      assert.equal(refused(await admin.get(path), 404).message, 'Job not found.')
+      refused(await admin.get(path), 404, { message: 'Job not found.' })
     }
   })
 
   test('a job’s page shows what happened to it, step by step', async (t) => {
-    const { parley, admin, key, models, clock } = await start(t)
-    const schema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
     const answers = [() => reply.status(500), () => reply.json({ n: 'no' }), () => reply.json({ n: 1 })]
-    models.script = (_request, index) => answers[index]?.()
-    const wanted = says('count', { response_format: { format: 'json', schema } })
-    const created = parley.post(MESSAGES, wanted, key)
+    const { admin, caller, clock } = await startAdminScene(t, {
+      script: (_request, index) => answers[index]?.(),
+    })
+    const schema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+    const created = caller.create({ response_format: { format: 'json', schema } })
     clock.advance(Math.ceil(await clock.timerSet((ms) => ms >= 375 && ms <= 625 && !Number.isInteger(ms))))
-    const id = idOf(await created)
-    const data = granted(await admin.get(`/jobs/${id}`), 200)
+    const data = await admin.read(`/jobs/${idOf(await created)}`)
     assert.deepEqual([data.response_format, data.deaths, data.callback], ['json with schema', 0, null])
     const timeline = data.timeline.map(({ what, detail }: { what: string; detail: string }) => [what, detail])
     assert.deepEqual(timeline, [
@@ -122,11 +144,10 @@ onEachStore(() => {
   })
 
   test('the contents are returned as stored, and each access is logged without them', async (t) => {
-    const { parley, admin, key, models } = await start(t)
     const raw = '{"n":12345678901234567890,"x":1e-400}'
-    models.script = () => reply.text(raw)
+    const { parley, admin, caller } = await startAdminScene(t, { script: () => reply.text(raw) })
     const secret = 'CANARY of a prompt \u0000'
-    const id = idOf(await parley.post(MESSAGES, says(secret, { response_format: { format: 'json' } }), key))
+    const id = idOf(await caller.ask(secret, { response_format: { format: 'json' } }))
     const answer = await admin.get(`/jobs/${id}/content`)
     const data = granted(answer, 200)
     assert.deepEqual(data.messages, [{ role: 'user', content: secret }])
@@ -136,8 +157,11 @@ onEachStore(() => {
     const [{ roles, json_mode, instruction }] = data.receipt.calls
     assert.deepEqual([roles, json_mode], ['merged_system', 'instruction'])
     assert.match(instruction, /JSON/)
+    await admin.read(`/jobs/${id}`)
+    await admin.read('/jobs')
+    refused(await admin.get(`/jobs/${randomUUID()}/content`), 404)
     const [line, ...others] = acts(parley)
-    assert.deepEqual(others, [])
+    assert.deepEqual(others, [], 'a job without its contents is no such look')
     assert.deepEqual(line, {
       level: 'info',
       message: 'admin',
@@ -146,37 +170,111 @@ onEachStore(() => {
       request_id: answer.headers.get('x-request-id'),
       from: '127.0.0.1',
     })
-    granted(await admin.get(`/jobs/${id}`), 200)
-    granted(await admin.get('/jobs'), 200)
-    refused(await admin.get(`/jobs/${randomUUID()}/content`), 404)
-    assert.equal(acts(parley).length, 1, 'a job without its contents is no such look')
     assert.ok(!JSON.stringify(parley.log).includes('CANARY'))
   })
 
   test('a job that has not ended, one that failed, and one answered from the cache', async (t) => {
-    const { parley, admin, key, models } = await start(t)
-    const repeated = says('again')
-    await parley.post(MESSAGES, repeated, key)
-    const hit = idOf(await parley.post(MESSAGES, repeated, key))
-    const kept = granted(await admin.get(`/jobs/${hit}`), 200)
-    assert.deepEqual([kept.cache_hit, kept.target], [true, null])
-    assert.equal(kept.timeline.at(-1).detail, 'completed (cached response)')
+    const { admin, caller, models } = await begin(t)
+    await caller.ask('again')
+    const hit = idOf(await caller.ask('again'))
+    const { cache_hit, target, timeline } = await admin.read(`/jobs/${hit}`)
+    assert.deepEqual([cache_hit, target], [true, null])
+    assert.equal(timeline.at(-1).detail, 'completed (cached response)')
     models.script = () => reply.status(400)
-    const wrong = idOf(await parley.post(MESSAGES, says('fails'), key))
-    const failed = granted(await admin.get(`/jobs/${wrong}/content`), 200)
-    assert.deepEqual([failed.result, failed.error.code], [null, 'model_error'])
+    const { result, error } = await admin.read(`/jobs/${idOf(await caller.ask('fails'))}/content`)
+    assert.deepEqual([result, error.code], [null, 'model_error'])
     models.script = () => reply.stall()
-    const [open = ''] = enqueued(await parley.post(BATCHES, [says('stalls')], key), 1)
-    const content = granted(await admin.get(`/jobs/${open}/content`), 200)
+    const [open] = await caller.enqueue([says('stalls')])
+    const content = await admin.read(`/jobs/${open}/content`)
     assert.deepEqual([content.result, content.error, content.receipt], [null, null, null])
   })
 
   test('an expired job is gone for operators, too', async (t) => {
-    const { parley, admin, key, clock } = await start(t, { settings: { jobs: { retention_seconds: 60 } } })
-    const id = idOf(await parley.post(MESSAGES, says('short', { message_cache_ttl: 180 }), key))
+    const settings = { jobs: { retention_seconds: 60 } }
+    const { admin, caller, clock } = await startAdminScene(t, { settings })
+    const id = idOf(await caller.create({ message_cache_ttl: 180 }))
     clock.advance(180_000)
-    assert.deepEqual(idsOf(await admin.get('/jobs')), [])
+    assert.deepEqual(idsOf(await admin.read('/jobs')), [])
+    for (const path of [`/jobs/${id}`, `/jobs/${id}/content`]) refused(await admin.get(path), 404)
+  })
+
+  test('a running job is cancelled: its call is cut off and its waiting caller answered, in five store operations', async (t) => {
+    const { parley, caller, models, admin } = await startAdminScene(t, { script: () => reply.stall() })
+    const waiting = caller.create()
+    await models.received(1)
+    // The call to the model server starts before the job is stored, so the test waits for the storage, too.
+    const [id] = await jobsStored(t, await openDatabase(t, parley), 1)
+    const operations = recordOperations(parley.store)
+    assert.deepEqual(await admin.run(`/jobs/${id}/cancel`), { cancelled: true })
+    assert.deepEqual(failed(await waiting), CANCELLED)
+    const expected = ['addAuditEntry', 'cancelJob', 'takeCancelled', 'readEnded', 'endAuditEntry']
+    assert.deepEqual(operations.toSorted(), expected.toSorted())
+    assert.equal(await models.requests[0]?.ended, 'cut')
+    assert.deepEqual(failed(await caller.read(id)), CANCELLED)
+    const { jobs: left } = await admin.read('/overview')
+    assert.deepEqual([left.running, left.assigned], [0, 0])
+    const again = refused(await admin.post(`/jobs/${id}/cancel`), 409)
+    assert.equal(again.message, 'The job has already finished.')
+  })
+
+  test('a queued job is cancelled, and never runs', async (t) => {
+    const { caller, models, admin } = await startAdminScene(t, {
+      script: () => reply.stall(),
+      settings: { jobs: { concurrency: 1 } },
+    })
+    const ids = await caller.enqueue([job(), job({ model: 'gpt-5' })])
+    await models.received(1)
+    const [{ job_id: id }] = (await admin.read('/jobs?status=pending')).jobs
+    await admin.run(`/jobs/${id}/cancel`)
+    models.script = () => undefined
+    models.release()
+    completed(await caller.ended(ids.find((one) => one !== id)))
+    assert.deepEqual(failed(await caller.read(id)), CANCELLED)
+    assert.equal(models.requests.length, 1)
+  })
+
+  test('an ended job is deleted with its contents and its cached response', async (t) => {
+    const { caller, models, admin } = await begin(t)
+    const id = idOf(await caller.create())
+    assert.deepEqual(granted(await admin.delete(`/jobs/${id}`), 200), { deleted: true })
+    refused(await caller.read(id), 404)
+    for (const path of [`/jobs/${id}`, `/jobs/${id}/content`]) refused(await admin.get(path), 404)
+    refused(await admin.delete(`/jobs/${id}`), 404)
+    const again = await caller.create()
+    assert.equal(again.headers.get('x-cache'), null)
+    assert.equal(models.requests.length, 2, 'no answer is kept of what was deleted')
+    const unscrubbed = await admin.delete(`/jobs/${idOf(again)}?scrub=false`)
+    assert.deepEqual(granted(unscrubbed, 200), { deleted: true })
+  })
+
+  test('a job that has not ended is not deleted', async (t) => {
+    const { caller, models, admin } = await begin(t, () => reply.stall())
+    const id = await caller.enqueueOne()
+    await models.received(1)
+    refused(await admin.delete(`/jobs/${id}`), 409, { details: /Cancel the job first/ })
+    await admin.run(`/jobs/${id}/cancel`)
+    granted(await admin.delete(`/jobs/${id}`), 200)
+  })
+
+  test('if the disk could not be scrubbed, the response says that the job is deleted, and how to continue', async (t) => {
+    const { parley, caller, admin, account } = await begin(t)
+    const id = idOf(await caller.create())
+    t.mock.method(parley.store, 'scrub', () => Promise.reject(new Error('somebody reads')))
+    const error = refused(await admin.delete(`/jobs/${id}`), 409)
+    assert.equal(error.message, 'Deleted, but not scrubbed from the disk.')
+    assert.match(error.details ?? '', /^somebody reads\. .*parley scrub/)
     refused(await admin.get(`/jobs/${id}`), 404)
-    refused(await admin.get(`/jobs/${id}/content`), 404)
+    const [entry] = (await admin.read(`/audit?account=${account}`)).acts
+    assert.equal(entry.outcome, 'deleted, not scrubbed: somebody reads')
+  })
+
+  test('unknown jobs are not found, and invalid parameters are rejected by name', async (t) => {
+    const { admin } = await begin(t)
+    for (const id of [randomUUID(), 'x', '%00']) {
+      refused(await admin.post(`/jobs/${id}/cancel`), 404)
+      refused(await admin.delete(`/jobs/${id}`), 404)
+    }
+    const scrub = await admin.delete(`/jobs/${randomUUID()}?scrub=maybe`)
+    invalid(scrub, 'scrub: must be one of true, false')
   })
 })

@@ -1,33 +1,83 @@
-/** Tests the admin API's overview and settings. */
+/** Tests the admin API's overview and settings, and its route that sends metric samples as server-sent events. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import { connect } from 'node:net'
 import { join } from 'node:path'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
-import { StoreUnavailable } from '../../../src/store/store.ts'
 import { VERSION } from '../../../src/version.ts'
+import type { FakeClock } from '../../fake-clock.ts'
 import { reply, startModelServer } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { job, startParley } from '../../parley.ts'
+import { ADMIN_TOKEN, type Parley, startParley, temporaryFolder } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
-import { enqueued, granted, refused } from '../expect.ts'
+import { callerOf, says } from '../caller.ts'
+import { granted } from '../expect.ts'
 import { startStage } from '../stage.ts'
-import { adminOf } from './admin.ts'
+import { adminOf, BASE, startAdminScene } from './admin.ts'
 
 const POINT_MS = 2000
 
+const GREETING = ': points follow\n\n'
+
+interface Listener {
+  readonly response: IncomingMessage
+  /** Returns all text received so far. */
+  text(): string
+  /** Resolves with all text received, once it contains this many events. */
+  events(count: number): Promise<string>
+  ended(): Promise<unknown>
+}
+
+async function listen(t: TestContext, parley: Parley, token = ADMIN_TOKEN): Promise<Listener> {
+  const { protocol, hostname, port, pathname } = new URL(parley.url)
+  const sent = request({
+    ...(protocol === 'unix:' ? { socketPath: pathname } : { hostname, port }),
+    path: `${BASE}/events`,
+    headers: { authorization: `Bearer ${token}` },
+    agent: false,
+  })
+  sent.end()
+  t.after(() => sent.destroy())
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  let text = ''
+  response.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk
+  })
+  const ended = once(response, 'end')
+  ended.catch(() => {})
+  return {
+    response,
+    text: () => text,
+    events: async (count) => {
+      while (text.split('event: point\n').length - 1 < count) await once(response, 'data')
+      return text
+    },
+    ended: () => ended,
+  }
+}
+
+/** Advances the clock to the next sample, once the timer for that sample is set. */
+async function makePoint(clock: FakeClock): Promise<void> {
+  // The next timer is set only after other work of the event loop has had its turn.
+  await setImmediate()
+  await setImmediate()
+  clock.advance(POINT_MS)
+}
+
 onEachStore(() => {
   test('the overview shows running and queued jobs, and the samples so far', async (t) => {
-    const { parley, clock, models } = await startStage(t, { settings: { jobs: { concurrency: 1 } } })
-    const admin = await adminOf(parley)
-    const key = await parley.key()
+    const settings = { jobs: { concurrency: 1 } }
+    const { caller, admin, clock, models } = await startAdminScene(t, { settings })
     const startedAt = clock.nowMs() / 1000
-    await parley.post('/api/v1/messages', job(), key)
+    await caller.create()
     models.script = () => reply.stall()
-    const stalls = [1, 2, 3].map((n) => job({ messages: [{ role: 'user', content: `stalls ${n}` }] }))
-    await parley.post('/api/v1/messages/batches', stalls, key)
+    await caller.enqueue([1, 2, 3].map((n) => says(`stalls ${n}`)))
     await models.received(2)
     clock.advance(POINT_MS)
-    const { points, node, upstreams, threads, ...data } = granted(await admin.get('/overview'), 200)
+    const { points, node, upstreams, threads, ...data } = await admin.read('/overview')
     assert.deepEqual(data, {
       now: startedAt + 2,
       version: VERSION,
@@ -65,21 +115,16 @@ onEachStore(() => {
 
   test('the overview shows the accounts that this node holds back, with the reason', async (t) => {
     const settings = { jobs: { concurrency: 4 }, limits: { memory_bytes: 16 * 1024 * 1024 } }
-    const { parley, models } = await startStage(t, {
-      settings,
-      script: () => reply.stall(reply.text('done')),
-    })
-    const admin = await adminOf(parley)
-    const heldBack = async () => granted(await admin.get('/overview'), 200).held_back
+    const script = () => reply.stall(reply.text('done'))
+    const options = { settings, script, account: 'large' }
+    const { parley, caller: large, admin, models } = await startAdminScene(t, options)
+    const many = await callerOf(parley, 'user_max', 'many')
+    const heldBack = async () => (await admin.read('/overview')).held_back
     const isHeldBack = (expected: readonly object[]) =>
       eventually(heldBack, (now) => isDeepStrictEqual(now, expected), { withinMs: 20_000 })
-    const [large, many] = [await parley.key('user_max', 'large'), await parley.key('user_max', 'many')]
-    const text = 'large '.repeat(50_000)
-    const largeJobs = [1, 2].map((n) => job({ messages: [{ role: 'user', content: `${n} ${text}` }] }))
-    for (const one of largeJobs) enqueued(await parley.post('/api/v1/messages/batches', [one], large), 1)
+    for (const n of [1, 2]) await large.enqueue([says(`${n} ${'large '.repeat(50_000)}`)])
     await isHeldBack([{ account: 'large', reason: 'memory' }])
-    const smallJobs = [1, 2, 3, 4, 5].map((n) => job({ messages: [{ role: 'user', content: `small ${n}` }] }))
-    enqueued(await parley.post('/api/v1/messages/batches', smallJobs, many), 5)
+    await many.enqueue([1, 2, 3, 4, 5].map((n) => says(`small ${n}`)))
     await isHeldBack([
       { account: 'large', reason: 'memory' },
       { account: 'many', reason: 'slots' },
@@ -87,23 +132,6 @@ onEachStore(() => {
     models.script = () => undefined
     models.release()
     await isHeldBack([])
-  })
-
-  test('503 and 500 have the standard shape', async (t) => {
-    const { parley } = await startStage(t)
-    const admin = await adminOf(parley)
-    for (const [status, error] of [
-      [500, new Error('a bug')],
-      [503, new StoreUnavailable('the disk is full')],
-    ] as const) {
-      const refuse = () => Promise.reject(error)
-      const { store } = parley
-      const broken = { depth: refuse, searchJobs: refuse, listAccounts: refuse, searchKeys: refuse }
-      Object.assign(store, { ...broken, searchCallbacks: refuse })
-      for (const path of ['/overview', '/jobs', '/accounts', '/keys', '/callbacks']) {
-        refused(await admin.get(path), status)
-      }
-    }
   })
 
   test('the settings in force are shown without any secret', async (t) => {
@@ -130,5 +158,92 @@ onEachStore(() => {
     assert.equal(file, join(parley.folder, 'config.json'))
     assert.equal(database, shown.database)
     assert.ok(!answer.text.includes('CANARY'), answer.text)
+  })
+
+  test('listeners get each sample when it is taken', async (t) => {
+    const { parley, caller, admin, clock } = await startAdminScene(t)
+    const listener = await listen(t, parley)
+    assert.equal(listener.response.statusCode, 200)
+    const { 'content-type': type, 'cache-control': cache, ...headers } = listener.response.headers
+    assert.deepEqual([type, cache], ['text/event-stream; charset=utf-8', 'no-store'])
+    assert.ok(headers['x-request-id'])
+    await caller.create()
+    await makePoint(clock)
+    await listener.events(1)
+    await makePoint(clock)
+    const text = await listener.events(2)
+    assert.ok(text.startsWith(`${GREETING}event: point\ndata: {"at":`), text)
+    const [first, second] = text
+      .split('\n')
+      .flatMap((line) => (line.startsWith('data: ') ? [JSON.parse(line.slice(6))] : []))
+    assert.deepEqual([first.jobs, second.jobs], [{ completed: 1 }, {}])
+    assert.deepEqual([second.wait_ms, second.seconds], [{ p50: null, p95: null, p99: null }, 2])
+    assert.ok(first.wait_ms.p50 < 1 && first.run_ms.p99 < 1, 'time stands still')
+    assert.deepEqual([second.waiting, second.assigned, second.callbacks_owed], [0, 0, 0])
+    const { points } = await admin.read('/overview')
+    assert.deepEqual(points, [first, second])
+  })
+
+  test('a stream ends soon after its token was revoked, and those of others continue', async (t) => {
+    const { parley, admin, clock } = await startAdminScene(t)
+    const { id, token } = granted(await admin.post('/tokens', { name: 'alice', read_only: true }), 201)
+    const [hers, other] = [await listen(t, parley, token), await listen(t, parley)]
+    await makePoint(clock)
+    await Promise.all([hers.events(1), other.events(1)])
+    await admin.run(`/tokens/${id}/revoke`)
+    await makePoint(clock)
+    await Promise.all([hers.ended(), other.events(2)])
+    assert.ok(!other.response.readableEnded)
+  })
+
+  test('fifty listeners are sent the same bytes', async (t) => {
+    const { parley, clock } = await startStage(t)
+    const listeners = await Promise.all(Array.from({ length: 50 }, () => listen(t, parley)))
+    for (let points = 1; points <= 3; points++) {
+      await makePoint(clock)
+      await Promise.all(listeners.map((listener) => listener.events(points)))
+    }
+    assert.equal(new Set(listeners.map((listener) => listener.text())).size, 1)
+  })
+
+  test('a listener that does not read is disconnected', { timeout: 60_000 }, async (t) => {
+    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket, so a client that doesn't read is
+    // noticed soon.
+    const path = join(await temporaryFolder(t), 'socket')
+    const { parley, clock } = await startStage(t, { settings: { host: `unix:${path}` } })
+    const reading = await listen(t, parley)
+    const socket = connect(path)
+    t.after(() => socket.destroy())
+    socket.pause()
+    socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
+    // The server may end the connection with a reset, which is an error here.
+    socket.on('error', () => {})
+    const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
+    const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))
+    while (!gone()) {
+      await makePoint(clock)
+      t.signal.throwIfAborted()
+    }
+    assert.ok(!reading.response.readableEnded, 'who reads stays')
+    socket.resume()
+    await closed
+  })
+
+  test('503 beyond 500 streams of a node', async (t) => {
+    const { parley, admin } = await startAdminScene(t)
+    const [first] = await Promise.all(Array.from({ length: 500 }, () => listen(t, parley)))
+    assert.equal((await listen(t, parley)).response.statusCode, 503)
+    const { headers, body } = await admin.get('/events')
+    assert.equal(headers.get('retry-after'), '10')
+    assert.match(headers.get('content-type') ?? '', /^application\/json/)
+    assert.equal(body.message, 'Too many event streams are open on this node.')
+    assert.equal(first?.text(), GREETING, 'the others stay')
+  })
+
+  test('a stopping server ends them at once, and is not delayed', async (t) => {
+    const { parley } = await startStage(t)
+    const listeners = await Promise.all(Array.from({ length: 5 }, () => listen(t, parley)))
+    await Promise.all([parley.stop(), ...listeners.map((listener) => listener.ended())])
+    for (const listener of listeners) assert.equal(listener.text(), GREETING)
   })
 })

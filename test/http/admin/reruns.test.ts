@@ -1,55 +1,65 @@
 /** Tests the admin API's reruns: new jobs with the requests of finished jobs. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
 import type { OwnCap } from '../../../src/store/account-store.ts'
-import { isPostgres } from '../../../src/store/open.ts'
 import { reply, type Script } from '../../model-server.ts'
-import { onEachStore } from '../../on-each-store.ts'
+import { onEachStore, storeName } from '../../on-each-store.ts'
 import { type Answer, job } from '../../parley.ts'
-import { connectPostgres } from '../../postgres/connection.ts'
 import { startReceiver } from '../../receiver.ts'
 import { eventually } from '../../support/eventually.ts'
-import { enqueued, granted, invalid, refused } from '../expect.ts'
-import { type StageOptions, startStage, UNLIMITED_READS } from '../stage.ts'
-import { adminOf } from './admin.ts'
+import { callerOf, idOf, LOCAL_CALLBACKS, type Scene, says } from '../caller.ts'
+import { completed, invalid, refused } from '../expect.ts'
+import { UNLIMITED_READS } from '../stage.ts'
+import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 
-const MESSAGES = '/api/v1/messages'
-const BATCHES = '/api/v1/messages/batches'
 /** Parley doesn't retry after status 400, so a job fails at its first call. */
 const FAILS: Script = () => reply.status(400)
+const DONE = { skipped: 0, refused: [], waiting: 0, next: null }
 
-async function start(t: { after(end: () => unknown): void }, options: StageOptions = {}) {
-  const stage = await startStage(t, options)
-  const admin = await adminOf(stage.parley)
-  const key = await stage.parley.key('user_max', 'acme')
+/** Starts a scene of its own for account `acme`. */
+const start = async (t: TestContext, settings: object, script: Script = () => undefined) =>
+  withReruns(await startAdminScene(t, { settings: { ...settings }, script, account: 'acme' }))
+
+function withReruns<Given extends Scene & { readonly admin: Admin }>(scene: Given) {
+  const { admin, caller } = scene
   /** Creates jobs one after the other; resolves with their IDs when all have ended. */
-  const ended = async (jobs: readonly object[], owner = key): Promise<string[]> => {
+  const ended = async (jobs: readonly object[], owner = caller): Promise<string[]> => {
     const ids: string[] = []
     for (const one of jobs) {
-      const [id = ''] = enqueued(await stage.parley.post(BATCHES, [one], owner), 1)
-      await stage.parley.ended(id, owner)
+      const [id = ''] = await owner.enqueue([one])
+      await owner.ended(id)
       ids.push(id)
     }
     return ids
   }
-  const rerun = (body: object) => admin.post('/jobs/rerun', body)
-  const linksOf = async (id: string) => {
-    const { rerun_of, reruns } = granted(await admin.get(`/jobs/${id}`), 200)
+  const rerunOne = (id: string | undefined, body?: object) => admin.post(`/jobs/${id}/rerun`, body)
+  /** Reruns the job, and waits for the end of the new job; returns its ID. */
+  const rerunEnded = async (id: string | undefined, body?: object): Promise<string> => {
+    const { job_id } = await admin.run(`/jobs/${id}/rerun`, body)
+    await caller.ended(job_id)
+    return job_id
+  }
+  /** Reruns what a search finds. */
+  const rerun = (body: object) => admin.run('/jobs/rerun', body)
+  const linksOf = async (id: string | undefined) => {
+    const { rerun_of, reruns } = await admin.read(`/jobs/${id}`)
     return [rerun_of, reruns]
   }
-  return { ...stage, admin, key, ended, rerun, linksOf }
+  return { ...scene, ended, rerunOne, rerunEnded, rerun, linksOf }
 }
 
-const pairsOf = (data: Answer['body']): [string, string][] =>
-  data.jobs.map(({ rerun_of, job_id }: Record<string, string>) => [rerun_of, job_id])
+const originals = ({ jobs }: Answer['body']): string[] =>
+  jobs.map(({ rerun_of }: Record<string, string>) => rerun_of)
 const without = ({ jobs, ...others }: Answer['body']) => ({ ...others, jobs: jobs.length })
-const DONE = { skipped: 0, refused: [], waiting: 0, next: null }
 
-onEachStore(() => {
+onEachStore(async () => {
+  const beginScene = await shareAdminStage({ settings: LOCAL_CALLBACKS })
+  const begin = async (t: TestContext, script?: Script) => withReruns(await beginScene(t, script))
+
   test('a rerun has the whole request of its job, and both are linked', async (t) => {
-    const { parley, models, clock, admin, key, ended, linksOf } = await start(t)
-    models.script = () => reply.text('{"a":"b"}')
+    const scene = await begin(t, () => reply.text('{"a":"b"}'))
+    const { models, clock, admin, account, caller, ended, linksOf } = scene
     const request = job({
       messages: [
         { role: 'system', content: 'Be brief.' },
@@ -63,46 +73,36 @@ onEachStore(() => {
     })
     const [id = ''] = await ended([request])
     clock.advance(60_000)
-    const { job_id: rerunId, rerun_of } = granted(await admin.post(`/jobs/${id}/rerun`, {}), 200)
+    const { job_id: rerunId, rerun_of } = await admin.run(`/jobs/${id}/rerun`, {})
     assert.equal(rerun_of, id)
-    assert.equal((await parley.ended(rerunId, key)).body.data.status, 'completed')
+    completed(await caller.ended(rerunId))
     const [first, second] = models.completions()
     assert.deepEqual(second?.body, first?.body)
-    const contents = await Promise.all([id, String(rerunId)].map((one) => admin.get(`/jobs/${one}/content`)))
-    const [before, after] = contents.map((answer) => granted(answer, 200))
+    const before = await admin.read(`/jobs/${id}/content`)
+    const after = await admin.read(`/jobs/${rerunId}/content`)
     for (const part of ['messages', 'response_format', 'options', 'metadata']) {
       assert.deepEqual(after[part], before[part], part)
     }
-    const [old, made] = await Promise.all(
-      [id, rerunId].map(async (one) => granted(await admin.get(`/jobs/${one}`), 200)),
-    )
-    assert.deepEqual([made.model, made.account, made.priority], [old.model, 'acme', 'low'])
+    const [old, made] = [await admin.read(`/jobs/${id}`), await admin.read(`/jobs/${rerunId}`)]
+    assert.deepEqual([made.model, made.account, made.priority], [old.model, account, 'low'])
     assert.deepEqual([made.deadline - made.created_at, made.cache_hit], [600, false])
     assert.equal(made.created_at - old.created_at, 60)
-    assert.deepEqual(
-      [await linksOf(id), await linksOf(rerunId)],
-      [
-        [null, [rerunId]],
-        [id, []],
-      ],
-    )
-    const [entry] = granted(await admin.get('/audit'), 200).acts.filter(
-      ({ what }: { what: string }) => what === 'rerun a job',
-    )
-    assert.deepEqual([entry.account, entry.target, entry.outcome], ['acme', id, `rerun as ${rerunId}`])
+    assert.deepEqual(await linksOf(id), [null, [rerunId]])
+    assert.deepEqual(await linksOf(rerunId), [id, []])
+    const { acts } = await admin.read(`/audit?account=${account}`)
+    const entry = acts.find(({ what }: { what: string }) => what === 'rerun a job')
+    assert.deepEqual([entry.account, entry.target, entry.outcome], [account, id, `rerun as ${rerunId}`])
   })
 
   test('a job is rerun once, and again only if asked; a rerun of a rerun is linked to it', async (t) => {
-    const { admin, parley, key, ended, linksOf } = await start(t)
-    const [id = ''] = await ended([job()])
-    const rerunOne = (one: string, body?: object) => admin.post(`/jobs/${one}/rerun`, body)
-    const { job_id: first } = granted(await rerunOne(id), 200)
-    await parley.ended(first, key)
-    const again = refused(await rerunOne(id, { again: false }), 409)
-    assert.equal(again.message, 'The job was not rerun.')
-    assert.match(again.details ?? '', new RegExp(first))
-    const { job_id: second } = granted(await rerunOne(id, { again: true }), 200)
-    const { job_id: third } = granted(await rerunOne(first), 200)
+    const { ended, rerunOne, rerunEnded, linksOf } = await begin(t)
+    const [id] = await ended([job()])
+    const first = await rerunEnded(id)
+    refused(await rerunOne(id, { again: false }), 409, {
+      message: 'The job was not rerun.',
+      details: new RegExp(first),
+    })
+    const [second, third] = [await rerunEnded(id, { again: true }), await rerunEnded(first)]
     assert.equal(new Set([id, first, second, third]).size, 4)
     assert.deepEqual(await linksOf(id), [null, [first, second]])
     assert.deepEqual(await linksOf(first), [id, [third]])
@@ -110,23 +110,17 @@ onEachStore(() => {
 
   test('the callback is sent again only if asked', async (t) => {
     const receiver = await startReceiver({}, t)
-    const { admin, parley, key, ended } = await start(t, {
-      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
-    })
+    const { admin, ended, rerunEnded } = await begin(t)
     const callback = {
       callback_url: receiver.url,
       callback_headers: { 'x-own': 'a' },
       callback_payload: { big: 12345678901234567890n.toString(), n: 1 },
     }
-    const [id = ''] = await ended([job({ callback })])
+    const [id] = await ended([job({ callback })])
     await receiver.received(1)
-    const { job_id: silent } = granted(await admin.post(`/jobs/${id}/rerun`), 200)
-    await parley.ended(silent, key)
-    assert.equal(granted(await admin.get(`/jobs/${silent}`), 200).callback, null)
-    const { job_id: loud } = granted(
-      await admin.post(`/jobs/${id}/rerun`, { again: true, with_callback: true }),
-      200,
-    )
+    const silent = await rerunEnded(id)
+    assert.equal((await admin.read(`/jobs/${silent}`)).callback, null)
+    const loud = await rerunEnded(id, { again: true, with_callback: true })
     const [, sent] = await receiver.received(2)
     const { job_id, callback_payload } = JSON.parse(sent?.body ?? '')
     assert.deepEqual([job_id, callback_payload], [loud, callback.callback_payload])
@@ -134,178 +128,149 @@ onEachStore(() => {
   })
 
   test('what cannot be rerun is refused with the reason', async (t) => {
-    const { admin, models, parley, key, ended, rerun } = await start(t, {
-      settings: { jobs: { retention_seconds: 3600 } },
-    })
-    models.script = FAILS
-    const [failed = ''] = await ended([job()])
+    const { admin, account, models, caller, ended, rerunOne, rerun } = await begin(t, FAILS)
+    const [failed] = await ended([job()])
     models.script = () => reply.stall()
-    const [open = ''] = enqueued(await parley.post(BATCHES, [job()], key), 1)
+    const open = await caller.enqueueOne()
     await models.received(2)
-    assert.equal(refused(await admin.post(`/jobs/${open}/rerun`), 409).details, 'It has not finished.')
-    for (const id of [randomUUID(), 'x']) refused(await admin.post(`/jobs/${id}/rerun`), 404)
-    invalid(await rerun({}), /the body must have at least one field/)
-    invalid(await rerun({ again: true }), /at least one of account, error_code, model, from and status/)
-    invalid(await rerun({ before: 'x', account: 'acme' }), /before/)
-    invalid(await rerun({ limit: 0, account: 'acme' }), /limit/)
+    refused(await rerunOne(open), 409, { details: 'It has not finished.' })
+    for (const id of [randomUUID(), 'x']) refused(await rerunOne(id), 404)
+    for (const [body, details] of [
+      [{}, /the body must have at least one field/],
+      [{ again: true }, /at least one of account, error_code, model, from and status/],
+      [{ before: 'x', account }, /before/],
+      [{ limit: 0, account }, /limit/],
+    ] as const) {
+      invalid(await admin.post('/jobs/rerun', body), details)
+    }
 
-    granted(await admin.post('/accounts/acme/suspend'), 200)
-    const details = refused(await admin.post(`/jobs/${failed}/rerun`), 409).details ?? ''
-    assert.match(details, /acme is suspended/)
-    const found = granted(await rerun({ account: 'acme' }), 200)
-    assert.deepEqual(found, {
-      ...DONE,
-      jobs: [],
-      refused: [{ reason: details, jobs: 1, example_job_id: failed }],
-    })
-    granted(await admin.post('/accounts/acme/resume'), 200)
-    assert.equal(pairsOf(granted(await rerun({ account: 'acme' }), 200)).length, 1)
+    await admin.run(`/accounts/${account}/suspend`)
+    const reason = refused(await rerunOne(failed), 409).details ?? ''
+    assert.match(reason, / is suspended/)
+    const found = await rerun({ account })
+    const expected = [{ reason, jobs: 1, example_job_id: failed }]
+    assert.deepEqual(found, { ...DONE, jobs: [], refused: expected })
+    await admin.run(`/accounts/${account}/resume`)
+    assert.equal((await rerun({ account })).jobs.length, 1)
   })
 
   test('the tokens of a rerun are counted if their bound exceeds the limit of the new tier', async (t) => {
-    const { parley, admin, key, ended } = await start(t, {
-      settings: { tiers: { ...UNLIMITED_READS, user_free: { max_input_tokens: 150 } } },
-    })
-    const of = (words: number) => job({ messages: [{ role: 'user', content: 'word '.repeat(words) }] })
+    const tiers = { ...UNLIMITED_READS, user_free: { max_input_tokens: 150 } }
+    const { admin, ended, rerunOne, rerunEnded } = await start(t, { tiers })
+    const of = (words: number) => says('word '.repeat(words))
     const many = job({ messages: Array(50).fill({ role: 'user', content: '{"word' }) })
     const [short, long, split] = await ended([of(100), of(200), many])
-    granted(await admin.post('/accounts/acme/tier', { tier: 'user_free' }), 200)
-    const { job_id } = granted(await admin.post(`/jobs/${short}/rerun`), 200)
-    await parley.ended(job_id, key)
-    for (const id of [long, split])
-      assert.match(
-        refused(await admin.post(`/jobs/${id}/rerun`), 409).details ?? '',
-        /this job has (2\d\d|at least 15\d)\./,
-      )
+    await admin.run('/accounts/acme/tier', { tier: 'user_free' })
+    await rerunEnded(short)
+    for (const id of [long, split]) {
+      refused(await rerunOne(id), 409, { details: /this job has (2\d\d|at least 15\d)\./ })
+    }
   })
 
   test('an expired job is not rerun', async (t) => {
-    const { admin, models, clock, ended, rerun } = await start(t, {
-      settings: { jobs: { retention_seconds: 3600 } },
-    })
-    models.script = FAILS
-    const [id = ''] = await ended([job()])
+    const { clock, ended, rerunOne, rerun } = await start(t, { jobs: { retention_seconds: 3600 } }, FAILS)
+    const [id] = await ended([job()])
     clock.advance(3_700_000)
-    refused(await admin.post(`/jobs/${id}/rerun`), 404)
-    assert.deepEqual(granted(await rerun({ account: 'acme' }), 200), { ...DONE, jobs: [] })
+    refused(await rerunOne(id), 404)
+    assert.deepEqual(await rerun({ account: 'acme' }), { ...DONE, jobs: [] })
   })
 
   test('a search reruns failed jobs up to its limit, and continues when it is repeated', async (t) => {
-    const { parley, models, key, ended, rerun, linksOf } = await start(t)
-    const other = await parley.key('user_max', 'other')
-    models.script = FAILS
+    const { parley, account, models, caller, ended, rerun, linksOf } = await begin(t, FAILS)
+    const other = await callerOf(parley, 'user_max', 'other')
     const ids = await ended(Array.from({ length: 5 }, () => job()))
     await ended([job()], other)
     models.script = () => undefined
-    const [completed = ''] = await ended([job()])
+    const [completed] = await ended([job()])
     models.script = FAILS
     const calls = models.completions().length
-    const first = granted(await rerun({ account: 'acme', error_code: 'model_error', limit: 2 }), 200)
-    assert.deepEqual(
-      pairsOf(first)
-        .map(([of]) => of)
-        .sort(),
-      ids.slice(3),
-    )
+    /** Reruns what the search finds, and waits until the new jobs have ended. */
+    const rerunAll = async (body: object) => {
+      const found = await rerun({ account, ...body })
+      for (const { job_id } of found.jobs) await caller.ended(job_id)
+      return found
+    }
+    const first = await rerunAll({ error_code: 'model_error', limit: 2 })
+    assert.deepEqual(originals(first).sort(), ids.slice(3))
     assert.deepEqual(without(first), { ...DONE, jobs: 2, next: ids[3] })
-    for (const [, id] of pairsOf(first)) await parley.ended(id, key)
     // The failed reruns are the newest failed jobs now. The rerun must choose the next of the callers' jobs all the same.
-    const second = granted(await rerun({ account: 'acme', limit: 2 }), 200)
-    assert.deepEqual(
-      pairsOf(second)
-        .map(([of]) => of)
-        .sort(),
-      ids.slice(1, 3),
-    )
-    assert.equal(second.skipped, 4)
-    const third = granted(await rerun({ account: 'acme' }), 200)
-    assert.deepEqual(
-      pairsOf(third).map(([of]) => of),
-      ids.slice(0, 1),
-    )
-    assert.equal(third.next, null)
-    for (const [, id] of [...pairsOf(second), ...pairsOf(third)]) await parley.ended(id, key)
-    const fourth = granted(await rerun({ account: 'acme', status: 'failed' }), 200)
+    const second = await rerunAll({ limit: 2 })
+    assert.deepEqual([originals(second).sort(), second.skipped], [ids.slice(1, 3), 4])
+    const third = await rerunAll({})
+    assert.deepEqual([originals(third), third.next], [ids.slice(0, 1), null])
+    const fourth = await rerunAll({ status: 'failed' })
     assert.deepEqual(without(fourth), { ...DONE, jobs: 0, skipped: 10 })
     assert.equal(models.completions().length, calls + 5)
     assert.deepEqual(await linksOf(completed), [null, []])
-    const again = granted(await rerun({ account: 'acme', again: true, limit: 3 }), 200)
-    assert.equal(pairsOf(again).length, 3)
-    const page = granted(await rerun({ account: 'acme', again: true, before: again.next, limit: 3 }), 200)
-    const of = [...pairsOf(again), ...pairsOf(page)].map(([of]) => of)
-    assert.equal(new Set(of).size, 6)
+    const again = await rerun({ account, again: true, limit: 3 })
+    assert.equal(again.jobs.length, 3)
+    const page = await rerun({ account, again: true, before: again.next, limit: 3 })
+    assert.equal(new Set([...originals(again), ...originals(page)]).size, 6)
   })
 
   test('a search matches by code, model, time and how jobs ended', async (t) => {
-    const { models, clock, ended, rerun } = await start(t)
-    models.script = FAILS
-    const [early = ''] = await ended([job()])
+    const { models, clock, ended, rerun } = await start(t, {}, FAILS)
+    const early = await ended([job()])
     clock.advance(10_000)
     const from = Math.floor(clock.nowMs() / 1000)
-    const [mini = '', large = ''] = await ended([job(), job({ model: 'gpt-5' })])
+    const [mini, large] = await ended([job(), job({ model: 'gpt-5' })])
     models.script = () => undefined
-    const [completed = ''] = await ended([job()])
-    const found = async (body: object) => pairsOf(granted(await rerun(body), 200)).map(([of]) => of)
-    assert.deepEqual(await found({ error_code: 'timeout' }), [])
-    assert.deepEqual(await found({ model: 'gpt-5' }), [large])
-    assert.deepEqual(await found({ from }), [mini])
-    assert.deepEqual(await found({ status: 'completed', to: from + 100, account: 'acme' }), [completed])
-    assert.deepEqual(await found({ error_code: 'model_error' }), [early])
+    const completed = await ended([job()])
+    for (const [search, expected] of [
+      [{ error_code: 'timeout' }, []],
+      [{ model: 'gpt-5' }, [large]],
+      [{ from }, [mini]],
+      [{ status: 'completed', to: from + 100, account: 'acme' }, completed],
+      [{ error_code: 'model_error' }, early],
+    ] as const) {
+      assert.deepEqual(originals(await rerun(search)), expected, JSON.stringify(search))
+    }
   })
 
   test('the limits of the account hold for reruns, except for its jobs per minute', async (t) => {
-    const { admin, models, parley, key, ended, rerun } = await start(t, {
-      settings: { tiers: { user_max: { creates_per_minute: 4 } } },
-    })
-    models.script = FAILS
+    const settings = { tiers: { user_max: { creates_per_minute: 4 } } }
+    const { admin, models, parley, caller, ended, rerun } = await start(t, settings, FAILS)
     const ids = await ended(Array.from({ length: 4 }, () => job()))
-    const cap = async (openJobs: OwnCap, monthlyJobs: OwnCap) => {
-      await parley.store.setCaps('acme', { openJobs, monthlyJobs, monthlyTokens: null, storedBytes: null })
-    }
     models.script = () => reply.stall()
-    await cap(1, null)
-    const first = granted(await rerun({ account: 'acme' }), 200)
-    assert.equal(pairsOf(first).length, 1)
-    assert.equal(first.refused.length, 1)
-    assert.equal(first.refused[0].jobs, 3)
-    assert.match(first.refused[0].reason, /^Quota reached: account acme allows 1 open jobs/)
-    await cap(null, 6)
-    const second = granted(await rerun({ account: 'acme' }), 200)
-    assert.equal(pairsOf(second).length, 1)
-    assert.match(second.refused[0].reason, /^Monthly cap reached/)
-    await cap(null, null)
-    const third = granted(await rerun({ account: 'acme' }), 200)
-    const of = [first, second, third].flatMap(pairsOf).map(([of]) => of)
-    assert.deepEqual(of.sort(), ids)
+    /** Reruns the account's jobs under these caps; asserts how many, and why others are refused. */
+    const rerunUnder = async (openJobs: OwnCap, monthlyJobs: OwnCap, count: number, reason?: RegExp) => {
+      await parley.store.setCaps('acme', { openJobs, monthlyJobs, monthlyTokens: null, storedBytes: null })
+      const found = await rerun({ account: 'acme' })
+      assert.equal(found.jobs.length, count)
+      if (reason) assert.match(found.refused[0].reason, reason)
+      return found
+    }
+    const quota = /^Quota reached: account acme allows 1 open jobs/
+    const first = await rerunUnder(1, null, 1, quota)
+    assert.deepEqual([first.refused.length, first.refused[0].jobs], [1, 3])
+    const second = await rerunUnder(null, 6, 1, /^Monthly cap reached/)
+    const third = await rerunUnder(null, null, 2)
+    assert.deepEqual([first, second, third].flatMap(originals).sort(), ids)
     // The caller's four creates have used up its jobs per minute, which did not limit the reruns.
-    assert.equal((await parley.post(BATCHES, [job()], key)).status, 429)
-    const { usage } = granted(await admin.get('/usage?account=acme'), 200)
-    assert.equal(usage[0].jobs, 4)
+    refused(await caller.batch([job()]), 429)
+    assert.equal((await admin.read('/usage?account=acme')).usage[0].jobs, 4)
   })
 
   test('a rerun calls the model although its answer is cached, and two of equal jobs are two jobs', async (t) => {
-    const { admin, parley, models, key, ended } = await start(t)
-    const { job_id: id } = granted(await parley.post(MESSAGES, job(), key), 200)
-    const [cached = ''] = await ended([job()])
+    const { models, caller, ended, rerunEnded } = await begin(t)
+    const ids = [idOf(await caller.create()), ...(await ended([job()]))]
     assert.equal(models.completions().length, 1)
-    for (const one of [id, cached]) {
-      const { job_id } = granted(await admin.post(`/jobs/${one}/rerun`), 200)
-      await parley.ended(job_id, key)
-    }
+    for (const id of ids) await rerunEnded(id)
     assert.equal(models.completions().length, 3)
   })
 
   test('if a node crashes after it accepted the job, another one links that job and makes no second one', async (t) => {
-    const { admin, parley, clock, ended, linksOf } = await start(t)
-    const [id = ''] = await ended([job()])
-    const { endRerun } = parley.store
+    const { admin, parley, clock, ended, rerunOne, linksOf } = await start(t, {})
+    const [id] = await ended([job()])
     const accepted: (string | null)[] = []
-    parley.store.endRerun = async (_id, { rerunId }) => {
-      accepted.push(rerunId)
-      throw new Error('the node is gone')
-    }
-    const asked = admin.post(`/jobs/${id}/rerun`)
-    while (accepted.length === 0) await parley.get('/readyz')
+    const { mock } = t.mock.method(
+      parley.store,
+      'endRerun',
+      async (_id: string, { rerunId }: { rerunId: string | null }) => {
+        accepted.push(rerunId)
+        throw new Error('the node is gone')
+      },
+    )
     const until = async (isTrue: () => boolean | Promise<boolean>) => {
       while (!(await isTrue())) {
         t.signal.throwIfAborted()
@@ -313,42 +278,40 @@ onEachStore(() => {
       }
     }
     let answer: Answer | undefined
+    const asked = rerunOne(id)
+    while (accepted.length === 0) await parley.get('/readyz')
     void asked.then((given) => {
       answer = given
     })
     await until(async () => (await parley.get('/readyz')).status === 200 && answer !== undefined)
-    assert.ok(answer)
-    assert.deepEqual(granted(answer, 200), { job_id: null, rerun_of: id })
-    const again = refused(await admin.post(`/jobs/${id}/rerun`), 409)
+    assert.deepEqual((await asked).body.data, { job_id: null, rerun_of: id })
+    const again = refused(await rerunOne(id), 409)
     assert.match(again.details ?? '', /A rerun of it is requested/)
     // The original `endRerun` is restored here. Until now, no node could link the job to its reruns.
-    parley.store.endRerun = endRerun
-    await until(
-      async () => JSON.stringify(await linksOf(id)) === JSON.stringify([null, accepted.slice(0, 1)]),
-    )
-    assert.equal(granted(await admin.get('/jobs'), 200).jobs.length, 2)
+    mock.restore()
+    const expected = JSON.stringify([null, accepted.slice(0, 1)])
+    await until(async () => JSON.stringify(await linksOf(id)) === expected)
+    assert.equal((await admin.read('/jobs')).jobs.length, 2)
   })
 
-  test('while a node of an earlier version is alive, nothing is rerun that it would answer from the cache', async (t) => {
-    const { admin, parley, ended } = await start(t)
-    if (!isPostgres(parley.database)) return
-    const [id = ''] = await ended([job()])
-    const database = await connectPostgres(t, parley.database)
-    await database.query(
-      `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
-    )
-    // Each node checks once a second which other nodes run.
-    const untilKnown = (known: boolean) =>
-      eventually(
-        () => parley.store.isKnownToAll('uncached'),
-        (isKnown) => isKnown === known,
-        { signal: t.signal },
-      )
-    await untilKnown(false)
-    const { details } = refused(await admin.post(`/jobs/${id}/rerun`), 409)
-    assert.equal(details, 'A node of an earlier version is still running.')
-    await database.query(`delete from nodes where node = 'earlier'`)
-    await untilKnown(true)
-    granted(await admin.post(`/jobs/${id}/rerun`), 200)
-  })
+  if (storeName() === 'Postgres') {
+    test('while a node of an earlier version is alive, nothing is rerun that it would answer from the cache', async (t) => {
+      const { addEarlierNode } = await import('../earlier-node.ts')
+      const { parley, ended, rerunOne, rerunEnded } = await start(t, {})
+      const [id] = await ended([job()])
+      const endNode = await addEarlierNode(t, parley)
+      // Each node checks once a second which other nodes run.
+      const untilKnown = (known: boolean) =>
+        eventually(
+          () => parley.store.isKnownToAll('uncached'),
+          (isKnown) => isKnown === known,
+          { signal: t.signal },
+        )
+      await untilKnown(false)
+      refused(await rerunOne(id), 409, { details: 'A node of an earlier version is still running.' })
+      await endNode()
+      await untilKnown(true)
+      await rerunEnded(id)
+    })
+  }
 })

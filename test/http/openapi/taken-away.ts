@@ -5,6 +5,7 @@ import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
 import { openaiOf } from '../../v1/official-client.ts'
 import { submitBatch } from '../../v1/submit-batch.ts'
+import { BATCHES, MESSAGES, says } from '../caller.ts'
 import { granted } from '../expect.ts'
 import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
@@ -27,11 +28,7 @@ export function takenAway(
     let asked = models.requests.length
     made += 1
     const content = `stalls ${made}`
-    const created = await parley.post(
-      '/api/v1/messages/batches',
-      [job({ messages: [{ role: 'user', content }] })],
-      key,
-    )
+    const created = await parley.post(BATCHES, [says(content)], key)
     // Calls of jobs created earlier may arrive in the meantime, so the call is recognized by its content.
     const isCalled = () => models.requests.some(({ text }) => text.includes(content))
     while (!isCalled()) await models.received(++asked)
@@ -40,7 +37,7 @@ export function takenAway(
   }
 
   async function endedJob(): Promise<string> {
-    return granted(await parley.post('/api/v1/messages', job(), key), 200).job_id
+    return granted(await parley.post(MESSAGES, job(), key), 200).job_id
   }
 
   async function newAccount(): Promise<string> {
@@ -92,7 +89,7 @@ export function takenAway(
    * connection errors.
    */
   async function stateOf(jobId: string): Promise<string> {
-    const { text } = await parley.get(`/api/v1/messages/${jobId}`, key)
+    const { text } = await parley.get(`${MESSAGES}/${jobId}`, key)
     const last = models.requests.slice(-10).map((request) => request.text.slice(0, 200))
     return [text, ...last, ...models.connectionErrors].join('\n')
   }

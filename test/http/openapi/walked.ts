@@ -6,6 +6,7 @@ import { job, type Lifetime, type Parley } from '../../parley.ts'
 import { type Receiver, startReceiver } from '../../receiver.ts'
 import { openaiOf } from '../../v1/official-client.ts'
 import { submitBatch } from '../../v1/submit-batch.ts'
+import { BATCHES, LOCAL_CALLBACKS } from '../caller.ts'
 import { granted } from '../expect.ts'
 import { type Stage, startStage, UNLIMITED_READS } from '../stage.ts'
 
@@ -31,7 +32,7 @@ export async function startWalked(t: Lifetime): Promise<Walked> {
       trust_proxy: true,
       limits: { body_bytes: 10_000, batch_body_bytes: 10_000 },
       tiers: { ...UNLIMITED_READS, user_go: { reads_per_minute: 1 } },
-      callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] },
+      callbacks: { ...LOCAL_CALLBACKS.callbacks, retry_seconds: [0] },
     },
   })
   const { parley } = stage
@@ -49,7 +50,7 @@ export async function startWalked(t: Lifetime): Promise<Walked> {
 async function failedCallback(parley: Parley, key: string, receiver: Receiver): Promise<string> {
   receiver.script({ kind: 'answer', status: 410, body: 'gone' })
   const callback = { callback_url: receiver.url, callback_headers: { a: 'b' }, callback_payload: { n: 1 } }
-  const created = await parley.post('/api/v1/messages/batches', [job({ callback })], key)
+  const created = await parley.post(BATCHES, [job({ callback })], key)
   const [id] = granted(created, 202).job_ids
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
 }
