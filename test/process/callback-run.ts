@@ -42,8 +42,7 @@ export class CallbackRun {
   #secret: Promise<void> | undefined
 
   static async start(t: TestContext): Promise<CallbackRun> {
-    const random = new Random()
-    t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+    const random = Random.of(t)
     const ledger = new CallbackLedger()
     ledger.reportMissing(t)
     const receivers = await Promise.all(
