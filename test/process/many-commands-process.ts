@@ -56,11 +56,21 @@ function recorded(name: 'stdout' | 'stderr'): () => string {
 
 /**
  * Resolves when only the pipes to the tests keep this process alive, so that a process of its own would have ended. A command
- * that leaves a connection open therefore hangs here, too.
+ * that leaves a connection or a thread open therefore hangs here, too.
  */
 async function nothingIsActive(): Promise<void> {
-  while (process.getActiveResourcesInfo().some((resource) => !OURS.has(resource))) await setTimeout(REST_MS)
+  const isActive = (resource: string) => !OURS.has(resource)
+  while (threads > 0 || process.getActiveResourcesInfo().some(isActive)) await setTimeout(REST_MS)
 }
+
+/** How many threads are running, which are not among the resources. */
+let threads = 0
+process.on('worker', (thread) => {
+  threads += 1
+  thread.once('exit', () => {
+    threads -= 1
+  })
+})
 
 process.on('message', (command: CommandLine) => {
   void run(command).then((printed) => process.send?.(printed))

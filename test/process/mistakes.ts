@@ -1,4 +1,4 @@
-/** Tests that a command reports mistakes: with its exit code, on standard error alone, and without a stack. */
+/** Checks how commands end, and that they report mistakes: with an exit code, on standard error alone, without a stack. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { Ended, Installation, ProgramOptions } from './server-process.ts'
@@ -29,7 +29,24 @@ export async function reportEach(t: TestContext, mistakes: readonly Mistake[], r
   }
 }
 
-/** Checks how a command ended that was used wrongly. */
+export interface Expected {
+  readonly code: number
+  /** All that it printed, or a part of it. Not checked if absent. */
+  readonly stdout?: string | RegExp
+  readonly stderr?: string | RegExp
+}
+
+/** Checks how a command ended. */
+export function assertEnded(ended: Ended, { code, ...printed }: Expected): void {
+  assert.equal(ended.code, code, ended.stderr)
+  for (const [name, text] of Object.entries(printed)) {
+    const actual = ended[name as keyof typeof printed]
+    if (typeof text === 'string') assert.equal(actual, text)
+    else assert.match(actual, text)
+  }
+}
+
+/** Checks that a command printed only on standard error, and no stack. */
 export function reported({ code, stdout, stderr }: Ended, says: RegExp, expected = 1): void {
   assert.deepEqual([code, stdout], [expected, ''], stderr)
   assert.match(stderr, says)

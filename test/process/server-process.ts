@@ -116,8 +116,7 @@ export class Installation {
     }
     const program = this.spawn([process.execPath, main ?? MAIN, ...args], options)
     program.write(stdin)
-    const exit = await program.exited
-    return { ...exit, stdout: program.stdout, stderr: program.stderr }
+    return program.ended()
   }
 
   /** Runs a command that must succeed. Resolves with what it prints on standard output. */
@@ -248,6 +247,11 @@ export class Program {
   write(text: string): void {
     // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
+  }
+
+  /** Resolves with all output when the process has ended. */
+  async ended(): Promise<Ended> {
+    return { ...(await this.exited), stdout: this.stdout, stderr: this.stderr }
   }
 
   /** Kills the process and everything that it started. Does nothing if all of it has ended. */
