@@ -3,13 +3,14 @@
  * no harm.
  */
 import assert from 'node:assert/strict'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, reply, startModelServer } from '../model-server.ts'
 import { job } from '../parley.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
 import { reported } from './mistakes.ts'
 import { installation, type Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
@@ -79,13 +80,10 @@ async function called(models: ModelServerForTests): Promise<void> {
 test('a job is one trace across a restart', async (t) => {
   const collector = await startReceiver({}, t)
   const callbacks = await startReceiver({}, t)
-  const models = await startModelServer({}, t)
   const settings = { ...LOOPBACK, jobs: { drain_seconds: 0 } }
-  const place = await installation(t, { upstream: models.baseUrl, settings })
   const env = telemetryTo(collector, { OTEL_SERVICE_NAME: 'messages' })
+  const { models, place, server: first, key } = await startServer(t, { settings, start: { env } })
   models.script = ({ method }) => (method === 'POST' ? reply.stall() : undefined)
-  const first = await place.start({ env })
-  const key = await first.firstKey()
   const callback = { callback_url: `${callbacks.url}/hook`, callback_payload: {} }
   const messages = [{ role: 'user', content: 'A secret question' }]
   const created = await create(first, key, [job({ callback, messages, metadata: { of: 'a test' } })])
@@ -175,12 +173,13 @@ test('a job that one node accepts and another runs is one trace', async (t) => {
 
 test('metrics are sent more often than their timeout, and the span of a request whose client hangs up has the status 499', async (t) => {
   const collector = await startReceiver({}, t)
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  const place = await installation(t, { upstream: models.baseUrl, settings: { jobs: { drain_seconds: 0 } } })
   const often = { OTEL_METRIC_EXPORT_INTERVAL: '500', OTEL_METRIC_EXPORT_TIMEOUT: '30000' }
-  const server = await place.start({ env: telemetryTo(collector, often) })
+  const { models, server, key } = await startServer(t, {
+    models: { script: () => reply.stall() },
+    settings: { jobs: { drain_seconds: 0 } },
+    start: { env: telemetryTo(collector, often) },
+  })
   await collector.received(2)
-  const key = await server.firstKey()
   const gone = server.program.logged(/"status":499/)
   const hangUp = new AbortController()
   const waiting = create(server, key, job(), hangUp.signal)
@@ -196,52 +195,50 @@ test('metrics are sent more often than their timeout, and the span of a request 
   )
 })
 
+/** Starts a server with this telemetry. Checks that it completes jobs and stops. */
+async function serves(
+  t: TestContext,
+  env: Readonly<Record<string, string>>,
+  between: (server: Server) => Promise<unknown> = async () => {},
+): Promise<Server> {
+  const server = await (await installation(t)).start({ env })
+  const key = await server.firstKey()
+  assert.equal((await create(server, key, job())).status, 200)
+  await between(server)
+  assert.equal((await create(server, key, AGAIN)).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  return server
+}
+
 test('by default, telemetry is sent as protobuf', async (t) => {
   const collector = await startReceiver({}, t)
-  const place = await installation(t)
   // Compose sets a variable without a value to an empty text, which must count as absent.
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_EXPORTER_OTLP_PROTOCOL: '' }
-  const server = await place.start({ env })
-  assert.equal((await create(server, await server.firstKey(), job())).status, 200)
-  assert.deepEqual(await server.stop(), { code: 0, signal: null })
-  const sent = collector.requests.map(({ path, headers }) => [path, headers['content-type']])
-  assert.deepEqual(sent.toSorted(), [
-    ['/v1/metrics', 'application/x-protobuf'],
-    ['/v1/traces', 'application/x-protobuf'],
-  ])
+  await serves(t, telemetryTo(collector, { OTEL_EXPORTER_OTLP_PROTOCOL: '' }))
+  const sent = new Set(collector.requests.map(({ path, headers }) => `${path} ${headers['content-type']}`))
+  const paths = ['/v1/metrics', '/v1/traces']
+  assert.deepEqual(
+    [...sent].toSorted(),
+    paths.map((path) => `${path} application/x-protobuf`),
+  )
 })
 
 test('a collector that does not answer delays neither jobs nor the shutdown, and is logged once', async (t) => {
   const collector = await startReceiver({ reply: () => ({ kind: 'stall' }) }, t)
-  const place = await installation(t)
   const waits = { OTEL_EXPORTER_OTLP_TIMEOUT: '600000', OTEL_BSP_EXPORT_TIMEOUT: '600000' }
   const env = telemetryTo(collector, { ...waits, OTEL_BSP_SCHEDULE_DELAY: '1' })
-  const server = await place.start({ env })
-  const key = await server.firstKey()
-  assert.equal((await create(server, key, job())).status, 200)
-  await collector.received(1)
-  assert.equal((await create(server, key, AGAIN)).status, 200)
-  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  await serves(t, env, () => collector.received(1))
 })
 
 test('a collector that is down is logged once, and jobs complete', async (t) => {
   const collector = await startReceiver({}, t)
   await collector.close()
-  const place = await installation(t)
-  const env = telemetryTo(collector, {
-    OTEL_BSP_SCHEDULE_DELAY: '1',
-    OTEL_METRIC_EXPORT_INTERVAL: '500',
-    OTEL_METRIC_EXPORT_TIMEOUT: '400',
-    OTEL_EXPORTER_OTLP_TIMEOUT: '400',
-  })
-  const server = await place.start({ env })
-  const key = await server.firstKey()
-  const warned = server.program.logged(/could not send telemetry/)
-  assert.equal((await create(server, key, job())).status, 200)
-  await warned
-  assert.equal((await create(server, key, AGAIN)).status, 200)
-  assert.deepEqual(await server.stop(), { code: 0, signal: null })
-  assert.equal(server.program.stderr.split('could not send telemetry').length, 2)
+  const often = { OTEL_METRIC_EXPORT_INTERVAL: '500', OTEL_METRIC_EXPORT_TIMEOUT: '400' }
+  const env = { ...often, OTEL_BSP_SCHEDULE_DELAY: '1', OTEL_EXPORTER_OTLP_TIMEOUT: '400' }
+  const warning = 'could not send telemetry'
+  const { program } = await serves(t, telemetryTo(collector, env), (server) =>
+    server.program.logged(new RegExp(warning)),
+  )
+  assert.equal(program.stderr.split(warning).length, 2)
 })
 
 test('a protocol or a sampler that Parley does not have is reported, and the server does not start', async (t) => {
@@ -259,9 +256,6 @@ test('a protocol or a sampler that Parley does not have is reported, and the ser
 
 test('OTEL_SDK_DISABLED is read regardless of case', async (t) => {
   const collector = await startReceiver({}, t)
-  const place = await installation(t)
-  const server = await place.start({ env: telemetryTo(collector, { OTEL_SDK_DISABLED: 'True' }) })
-  assert.equal((await create(server, await server.firstKey(), job())).status, 200)
-  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  await serves(t, telemetryTo(collector, { OTEL_SDK_DISABLED: 'True' }))
   assert.deepEqual(collector.requests, [])
 })
