@@ -8,6 +8,7 @@ import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
 import { serveHttp } from './http-server.ts'
+import { assertEnded, reported } from './mistakes.ts'
 import { MAIN } from './server-process.ts'
 
 const models = await startModelServer({
@@ -46,8 +47,7 @@ test('a batch is created from a file, waited for, and downloaded into two files'
   assert.match(id, /^batch_[\w-]+$/)
 
   const shown = await ask(['batches', 'show', id, '--wait'])
-  assert.equal(shown.code, 2)
-  assert.match(shown.stdout, /: completed\nlines +2 answered, 1 failed, of 3\n/)
+  assertEnded(shown, { code: 2, stdout: /: completed\nlines +2 answered, 1 failed, of 3\n/ })
   const { status, metadata, request_counts } = JSON.parse(
     (await ask(['batches', 'show', id, '--json'])).stdout,
   )
@@ -107,23 +107,17 @@ test('one that runs is shown with 5, cannot be downloaded, and is cancelled', as
   const [{ id }] = JSON.parse((await ask(['batches', 'list', '--json'])).stdout)
   assert.equal((await ask(['batches', 'show', id])).code, 5)
   const early = await ask(['batches', 'download', id])
-  assert.deepEqual([early.code, early.stdout], [5, ''])
-  assert.match(early.stderr, /is in progress\. Its files can be read when it has ended/)
+  reported(early, /is in progress\. Its files can be read when it has ended/, 5)
   const cancelled = await ask(['batches', 'cancel', id])
-  assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
-  assert.match(cancelled.stderr, /is being cancelled/)
-  const ended = { ...(await waiting.exited), stdout: waiting.stdout }
-  assert.equal(ended.code, 2)
-  assert.match(ended.stdout, /: cancelled\nlines +0 answered, 1 failed, of 1\n/)
+  reported(cancelled, /is being cancelled/, 0)
+  assertEnded(await waiting.ended(), { code: 2, stdout: /: cancelled\nlines +0 answered, 1 failed, of 1\n/ })
   models.release()
 })
 
 test('wrong lines are named, and other mistakes have the exit codes of the other client commands', async () => {
   await write('wrong.jsonl', `${linesOf('x')}nothing\n`)
   const wrong = await ask(['batches', 'create', 'wrong.jsonl', '--wait'])
-  assert.equal(wrong.code, 2)
-  assert.match(wrong.stdout, /: failed\n/)
-  assert.match(wrong.stderr, /\nline 2: invalid_json_line: /)
+  assertEnded(wrong, { code: 2, stdout: /: failed\n/, stderr: /\nline 2: invalid_json_line: / })
   const download = await ask(['batches', 'download', /batch_\S+/.exec(wrong.stderr)?.[0] ?? ''])
   assert.deepEqual([download.code, /has no results/.test(download.stderr)], [2, true])
 

@@ -6,9 +6,9 @@ import assert from 'node:assert/strict'
 import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test, { after, type TestContext } from 'node:test'
-import pg from 'pg'
 import { reply, startModelServer } from '../model-server.ts'
 import { startCluster } from '../postgres/cluster.ts'
+import { connectPostgres } from '../postgres/connection.ts'
 import { freshDatabase, freshRealDatabase } from '../postgres/database.ts'
 import { gauge } from './gauge.ts'
 import { serveHttp } from './http-server.ts'
@@ -41,14 +41,9 @@ async function bothReport(env: Environment, says: RegExp, problem = says, at = p
 }
 
 /** Lists what is in a schema of Postgres. */
-async function relationsIn(url: string): Promise<unknown[]> {
-  const client = new pg.Client(url)
-  await client.connect()
-  const { rows } = await client.query(
-    'select 1 from pg_class where relnamespace = current_schema()::regnamespace',
-  )
-  await client.end()
-  return rows
+async function relationsIn(t: TestContext, url: string): Promise<unknown[]> {
+  const ours = 'select 1 from pg_class where relnamespace = current_schema()::regnamespace'
+  return (await (await connectPostgres(t, url)).query(ours)).rows
 }
 
 test('without a configuration all is well, and the simulator is named', async () => {
@@ -197,7 +192,7 @@ test('a fit Postgres passes, nothing in it is changed, and no password is shown'
   const stdout = await passes(env)
   assert.match(stdout, /^ok +database: Postgres \d+\.\d+ at 127\.0\.0\.1/m)
   assert.ok(!/canary|^note|WRONG/m.test(stdout), stdout)
-  assert.deepEqual(await relationsIn(url.href), [])
+  assert.deepEqual(await relationsIn(t, url.href), [])
 })
 
 test('a missing database is reported in a sentence', async () => {
@@ -219,25 +214,20 @@ test('fsync=off stops the start; what only weakens is said', async (t) => {
 
 test('the error for a role that cannot create tables explains what to grant', async (t) => {
   const url = new URL(await freshRealDatabase(t))
-  const owner = new pg.Client(url.href)
-  await owner.connect()
+  const owner = await connectPostgres(t, url.href)
   const role = `poor_${process.pid}`
   await owner.query(`create role ${role} login`)
   url.username = role
   const env = { DATABASE_URL: url.href, PARLEY_SIMULATOR: 'true' }
   await bothReport(env, new RegExp(`grant create on schema public to ${role}`), /permission denied/)
   await owner.query(`drop role ${role}`)
-  await owner.end()
 })
 
-test('nodes that start at once on an empty database all come up; a newer schema is refused', async (t) => {
-  const databaseUrl = await freshRealDatabase(t)
+test('a Postgres of a newer Parley is refused', async (t) => {
+  const databaseUrl = await freshDatabase(t)
   const place = await installation(t, { databaseUrl })
-  const servers = await Promise.all([place.start(), place.start(), place.start()])
-  for (const server of servers) assert.equal((await fetch(`${server.url}/readyz`)).status, 200)
-  const client = new pg.Client(databaseUrl)
-  await client.connect()
+  await place.output(['migrate'])
+  const client = await connectPostgres(t, databaseUrl)
   await client.query('insert into schema_version values (999)')
-  await client.end()
   reported(await place.parley(['serve']), /newer Parley/)
 })

@@ -9,7 +9,7 @@ import type { Command } from 'commander'
 import { declareCommands } from '../../src/cli/program.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
-import { type Mistake, reportEach, reported } from './mistakes.ts'
+import { assertEnded, type Mistake, reportEach, reported } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
 /** A running server applies what a command changed within this time, in milliseconds. */
@@ -49,8 +49,7 @@ async function readUntil(caller: Caller, accept: (reply: Reply) => boolean): Pro
 }
 
 test('keys create prints the key and nothing else, and the key works', async () => {
-  assert.deepEqual([created.code, created.stderr], [0, ''])
-  assert.match(created.stdout, /^prl_[0-9A-Za-z]{38}\n$/)
+  assertEnded(created, { code: 0, stderr: '', stdout: /^prl_[0-9A-Za-z]{38}\n$/ })
   const again = await place.parley(createKey('first', 'user_pro'))
   assert.notEqual(again.stdout, created.stdout)
   assert.ok(!server.program.stdout.includes('prl_'), 'there is an account, so this is no first start')
@@ -91,8 +90,7 @@ test('a key revoked next to a running server stops within 5 seconds', async () =
   const revoked = server.caller(await place.key('eva', 'user_go'))
   assert.equal((await revoked.read(NO_JOB)).status, 404, 'the new key works at once')
   const id = (await keyOf('eva'))?.id ?? ''
-  const command = await place.parley(['keys', 'revoke', id])
-  assert.deepEqual([command.code, command.stderr], [0, ''])
+  assertEnded(await place.parley(['keys', 'revoke', id]), { code: 0, stderr: '' })
   await readUntil(revoked, ({ status }) => status === 401)
   assert.equal((await revoked.single('Hello')).status, 401)
   assert.equal((await server.caller(key).single('Hello')).status, 200)
@@ -110,8 +108,7 @@ test('accounts tier takes effect on a running server', async () => {
   const caller = server.caller(await place.key('carl', 'user_free'))
   const three = ['one', 'two', 'three']
   assert.equal((await caller.batch(three)).status, 403)
-  const command = await place.parley(['accounts', 'tier', 'carl', 'user_go'])
-  assert.deepEqual([command.code, command.stderr], [0, ''])
+  assertEnded(await place.parley(['accounts', 'tier', 'carl', 'user_go']), { code: 0, stderr: '' })
   const batchStatus = async () => (await caller.batch(three)).status
   const known = await eventually(batchStatus, (status) => status !== 403, { withinMs: KNOWN_WITHIN_MS })
   assert.equal(known, 202)
@@ -121,8 +118,7 @@ test('accounts tier takes effect on a running server', async () => {
 test('accounts secret prints the secret alone; --rotate makes another', async () => {
   const secret = (...more: string[]) => place.parley(['accounts', 'secret', 'first', ...more])
   const first = await secret()
-  assert.deepEqual([first.code, first.stderr], [0, ''])
-  assert.match(first.stdout, /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/)
+  assertEnded(first, { code: 0, stderr: '', stdout: /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/ })
   assert.equal((await secret()).stdout, first.stdout)
   const rotated = await secret('--rotate')
   assert.match(rotated.stdout, /^whsec_\S+\n$/)
@@ -132,9 +128,7 @@ test('accounts secret prints the secret alone; --rotate makes another', async ()
 
 test('migrate brings a database up to date, and says when there is nothing to do', async (t) => {
   const place = await installation(t)
-  const first = await place.parley(['migrate'])
-  assert.deepEqual([first.code, first.stderr], [0, ''])
-  assert.match(first.stdout, /\d+ migrations? w/)
+  assertEnded(await place.parley(['migrate']), { code: 0, stderr: '', stdout: /\d+ migrations? w/ })
   const second = await place.parley(['migrate'])
   assert.deepEqual([second.code, second.stderr], [0, ''])
   assert.ok(!/\d+ migrations? w/.test(second.stdout), second.stdout)
@@ -163,9 +157,7 @@ test('--help and --version end with 0', async () => {
   const create = await place.output(['keys', 'create', '--help'])
   assert.match(create, /--account .*\n.*--tier .*user_free.*\n(.*\n)*.*--expires/)
   // In a process of its own, as the test of what a command does at its end.
-  const version = await place.parley(['--version'], { alone: true })
-  assert.equal(version.code, 0)
-  assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
+  assertEnded(await place.parley(['--version'], { alone: true }), { code: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
 })
 
 for (const command of ['keys create --help', 'send Hello']) {

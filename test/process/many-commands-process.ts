@@ -39,6 +39,11 @@ async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
   } catch (error) {
     // Node prints an unhandled error like this.
     return { ...printed(1), stderr: `${stderr()}${(error as Error).stack}\n` }
+  } finally {
+    // A command listens until its process ends.
+    for (const event of ['SIGINT', 'SIGTERM', 'uncaughtException', 'unhandledRejection']) {
+      process.removeAllListeners(event)
+    }
   }
 }
 
