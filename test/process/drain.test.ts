@@ -5,7 +5,9 @@
 import assert from 'node:assert/strict'
 import { describe, type TestContext, test } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
+import { type ReceiverReply, startReceiver } from '../receiver.ts'
 import { LONG, runsOf } from '../support/long-form.ts'
+import { callbackTo } from './callback-ledger.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { CrashRun } from './crash-run.ts'
 import { gauge } from './gauge.ts'
@@ -14,6 +16,7 @@ import { Ledger } from './ledger.ts'
 import { Random } from './random.ts'
 import { jobsByStatus } from './rows.ts'
 import { installation, type Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
@@ -90,13 +93,9 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
 
 async function drainUnderLoad(t: TestContext): Promise<void> {
   const random = Random.of(t)
-  const models = await startModelServer({}, t)
   // With `max_attempts: 1`, a job fails at its first crash. Being released must not count as one.
   const settings = { jobs: { concurrency: CONCURRENCY + RESERVE, drain_seconds: 1, max_attempts: 1 } }
-  const place = await installation(t, { upstream: models.baseUrl, settings })
-  const server = await place.start()
-  const key = await server.firstKey()
-  const caller = server.caller(key)
+  const { models, place, server, key, caller } = await startServer(t, { settings })
 
   // All slots are taken: by four jobs that end while the server drains, and by four that do not end.
   models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
@@ -168,6 +167,46 @@ test('connections that have sent nothing, part of the headers or part of a body 
   const signalledAt = Date.now()
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
   assert.ok(Date.now() - signalledAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - signalledAt} ms`)
+})
+
+/**
+ * These callbacks are answered first, so that the receiver is allowed as many concurrent attempts as there are callbacks that
+ * stall.
+ */
+const ANSWERED = 20
+const STALLED = 8
+
+test('SIGTERM while callbacks are in flight to a receiver that stalls: the server ends in time, and the next start delivers them', async (t) => {
+  let reply: ReceiverReply = { kind: 'answer' }
+  const receiver = await startReceiver({ reply: () => reply }, t)
+  // Each callback has only one attempt, so an attempt that the drain interrupts must not count. The timeout of attempts is
+  // never reached.
+  const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
+  const place = await installation(t, { settings: { callbacks } })
+  const server = await place.start()
+  const key = await server.firstKey()
+  const create = async (count: number) => {
+    const contents = Array.from({ length: count }, (_, index) => `job ${index}`)
+    return idsOf(await server.caller(key).batch(contents, callbackTo(receiver.url)))
+  }
+  await create(ANSWERED)
+  await receiver.received(ANSWERED)
+  reply = { kind: 'stall' }
+  const ids = await create(STALLED)
+  await receiver.received(ANSWERED + STALLED)
+
+  const signalledAt = Date.now()
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const tookMs = Date.now() - signalledAt
+  assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
+
+  reply = { kind: 'answer' }
+  const next = await place.start()
+  const requests = await receiver.received(ANSWERED + 2 * STALLED)
+  const again = requests.slice(ANSWERED + STALLED).map(({ headers }) => headers['webhook-id'])
+  assert.deepEqual(again.sort(), [...ids].sort())
+  assert.deepEqual(await next.stop(), { code: 0, signal: null })
+  t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
 })
 
 /** Sends single creates, one after the other, until the server no longer listens. Returns the responses. */
