@@ -7,6 +7,7 @@ import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
 import { type Database, onBothStores } from './both-stores.ts'
 import type { Caller } from './caller.ts'
+import { gauge } from './gauge.ts'
 import { installation, type Server } from './server-process.ts'
 
 /** More jobs than the node has slots. */
@@ -95,24 +96,14 @@ onBothStores(
 )
 
 test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, async (t) => {
-  const { models, many, single } = await scene(t, { maxConcurrency: SLOTS })
+  const { models, server, many, single } = await scene(t, { maxConcurrency: SLOTS })
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
   // One job is claimed in advance, so its call begins when another one ends.
-  await waitingCalls(t, many, 2)
+  await gauge(server.url, 'parley_upstream_calls{upstream="openai",state="waiting"}', 2)
   models.releaseNext()
   await models.received(SLOTS + 1)
   assert.equal(models.requests.map(said)[SLOTS], 'single')
   assert.equal((await created).body.data?.status, 'completed')
 })
-
-/** Resolves when this many calls wait for a slot of the upstream. */
-async function waitingCalls(t: TestContext, caller: Caller, count: number): Promise<void> {
-  const line = `parley_upstream_calls{upstream="openai",state="waiting"} ${count}\n`
-  for (;;) {
-    const { text } = await caller.send('/metrics')
-    if (text.includes(line)) return
-    t.signal.throwIfAborted()
-  }
-}
