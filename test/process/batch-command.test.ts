@@ -7,7 +7,7 @@ import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startReceiver } from '../receiver.ts'
 import { jobLine, rowsOf, startAsking } from './asking.ts'
-import { reportEach } from './mistakes.ts'
+import { assertEnded, reportEach, reported } from './mistakes.ts'
 import { startReadGate } from './read-gate.ts'
 
 /** The tests share a server and a model server. They use different conversations, because equal ones are cached. */
@@ -59,16 +59,14 @@ test('the results are in the order of the lines, with what the caller calls them
   assert.deepEqual(filesLike(/journal|lock|part/), [])
 
   const again = await ask(['batch', 'jobs.jsonl', '--model', 'gpt-5-mini'])
-  assert.equal(again.code, 1)
-  assert.match(again.stderr, /results\.jsonl already exists.*--restart/)
+  assertEnded(again, { code: 1, stderr: /results\.jsonl already exists.*--restart/ })
   assert.equal(models.requests.length - before, 3, 'nothing is paid for again by mistake')
 })
 
 test('from standard input to standard output, and what fails ends with 2', async () => {
   const stdin = `${jobLine('Hello')}\n${jobLine('[[fail]]')}\n`
   const ended = await ask(['batch', '-', '--out', 'out.jsonl'], { stdin })
-  assert.equal(ended.code, 2, ended.stderr)
-  assert.match(ended.stderr, /^2 lines: 1 completed, 1 failed\. Results: out\.jsonl\n$/)
+  assertEnded(ended, { code: 2, stderr: /^2 lines: 1 completed, 1 failed\. Results: out\.jsonl\n$/ })
   await write('two.jsonl', stdin)
   const printed = await ask(['batch', 'two.jsonl', '--out', '-'])
   assert.deepEqual(
@@ -78,9 +76,7 @@ test('from standard input to standard output, and what fails ends with 2', async
       [2, 'failed', 'model_error'],
     ],
   )
-  const nameless = await ask(['batch', '-'], { stdin })
-  assert.deepEqual([nameless.code, nameless.stdout], [1, ''])
-  assert.match(nameless.stderr, /Pass --out FILE/)
+  reported(await ask(['batch', '-'], { stdin }), /Pass --out FILE/)
 })
 
 test('a named pipe or a device gets the results, and is not replaced by a file', async (t) => {
@@ -88,8 +84,7 @@ test('a named pipe or a device gets the results, and is not replaced by a file',
   const pipe = join(place.folder, 'pipe')
   if (spawnSync('mkfifo', [pipe]).status !== 0) return t.skip('this system has no mkfifo')
   const reader = place.spawn(['cat', pipe])
-  const ended = await ask(['batch', 'piped.jsonl', '--out', 'pipe'])
-  assert.equal(ended.code, 0, ended.stderr)
+  assertEnded(await ask(['batch', 'piped.jsonl', '--out', 'pipe']), { code: 0 })
   assert.ok(statSync(pipe).isFIFO())
   await reader.exited
   assert.match(reader.stdout, /^{"line":1,.*\n$/)
@@ -134,8 +129,7 @@ test('invalid lines are reported before anything is sent, and can be skipped', a
   assert.ok(!existsSync(join(place.folder, 'invalid.jsonl.results.jsonl.journal')))
 
   const skipped = await ask(['batch', 'invalid.jsonl', '--skip-invalid'])
-  assert.equal(skipped.code, 2)
-  assert.match(skipped.stderr, /14 lines: 1 completed, 13 invalid\./)
+  assertEnded(skipped, { code: 2, stderr: /14 lines: 1 completed, 13 invalid\./ })
   const [first, ...others] = rowsOf(read('invalid.jsonl.results.jsonl'))
   assert.deepEqual([first?.line, first?.result?.response_content], [1, 'echo: the only valid one'])
   assert.deepEqual(
@@ -155,8 +149,7 @@ test('a job that only the server can reject is reported by its line, and the run
   assert.match(stopped.stderr, says)
   assert.match(stopped.stderr, /Run the same command again/)
   const ended = await ask(['batch', 'rejected.jsonl', '--skip-invalid'])
-  assert.equal(ended.code, 2)
-  assert.match(ended.stderr, /42 lines: 41 completed, 1 invalid/)
+  assertEnded(ended, { code: 2, stderr: /42 lines: 41 completed, 1 invalid/ })
   assert.equal(models.requests.length - before, 41)
   const rows = rowsOf(read('rejected.jsonl.results.jsonl'))
   assert.match(rows[40]?.error?.message ?? '', /is not a public address/)
@@ -166,8 +159,7 @@ test('numbers in payloads and schemas are sent as they were written', async (t) 
   const receiver = await startReceiver({}, t)
   const callback = { callback_url: `${receiver.url}/hook`, callback_payload: { order: 0 } }
   const stdin = jobLine('Hello', { callback }).replace('"order":0', '"order":12345678901234567890')
-  const ended = await ask(['batch', '-', '--out', 'numbers.jsonl'], { stdin })
-  assert.equal(ended.code, 0, ended.stderr)
+  assertEnded(await ask(['batch', '-', '--out', 'numbers.jsonl'], { stdin }), { code: 0 })
   const [post] = await receiver.received(1)
   assert.match(String(post?.body), /"order":12345678901234567890/)
 })
@@ -180,8 +172,9 @@ for (const [name, refuseFirst] of [
     const stdin = Array.from({ length: 90 }, (_, index) => jobLine(`read ${refuseFirst} ${index}`)).join('\n')
     const gate = await startReadGate(t, server.url, { reads: 3, windowS: 2, refuseFirst })
     const out = `reads-${refuseFirst}.jsonl`
-    const ended = await ask(['batch', '-', '--out', out], { stdin, env: { PARLEY_URL: gate.url } })
-    assert.equal(ended.code, 0, ended.stderr)
+    assertEnded(await ask(['batch', '-', '--out', out], { stdin, env: { PARLEY_URL: gate.url } }), {
+      code: 0,
+    })
     assert.ok(gate.reads() >= 2 && gate.reads() < 30, String(gate.reads()))
     assert.equal(gate.refused(), refuseFirst)
     assert.equal(gate.earlyAfterRefusal(), 0, 'it stays away for as long as it is told to')
@@ -241,8 +234,7 @@ test('OpenAI batch files are read, and results written as theirs', async () => {
   assert.equal(refused.code, 1)
   const says = /openai\.jsonl:1: body\.top_k: is not supported; pass --drop top_k to ignore it/
   assert.match(refused.stderr, says)
-  const ended = await ask([...command, '--drop', 'top_k', '--format', 'openai'])
-  assert.equal(ended.code, 0, ended.stderr)
+  assertEnded(await ask([...command, '--drop', 'top_k', '--format', 'openai']), { code: 0 })
   const first = models.requests.find(({ body }) => body.max_tokens === 100)?.body
   assert.ok(first && !('seed' in first) && !('metadata' in first))
   assert.equal(first.temperature, 0)

@@ -4,17 +4,16 @@
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import test, { after, type TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Lifetime } from '../parley.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
-import { type Asking, jobLine, rowsOf, startAgain, startAsking } from './asking.ts'
+import { jobLine, rowsOf, startAgain, startAsking } from './asking.ts'
+import { assertEnded } from './mistakes.ts'
 import { Random } from './random.ts'
 import { jobsByContent } from './rows.ts'
-import type { Program } from './server-process.ts'
 
 const LINES = LONG ? 5000 : 420
 /** How many unfinished jobs a run has on the server at most. */
@@ -61,125 +60,86 @@ const shared = await start({ after })
 
 let runs = 0
 
-/** An input file of an account of its own, with contents of its own, and the runs of it. */
-class Run {
-  readonly account: string
-  readonly file: string
-  readonly lines: number
-  readonly key: string
-  readonly #asking: Asking
+type Run = Awaited<ReturnType<typeof newRun>>
 
-  static async of(lines: number, asking = shared, tier = 'user_max'): Promise<Run> {
-    const account = `account-${++runs}`
-    const run = new Run(asking, account, lines, await asking.place.key(account, tier))
-    await run.writeFile()
-    return run
-  }
-
-  private constructor(asking: Asking, account: string, lines: number, key: string) {
-    this.#asking = asking
-    this.account = account
-    this.file = `${account}.jsonl`
-    this.lines = lines
-    this.key = key
-  }
-
-  get path(): string {
-    return join(this.#asking.place.folder, this.file)
-  }
-
-  get out(): string {
-    return `${this.path}.results.jsonl`
-  }
-
-  get journal(): string {
-    return `${this.out}.journal`
-  }
-
-  get contents(): string[] {
-    return Array.from({ length: this.lines }, (_, index) => `${this.account}, job ${index}`)
-  }
-
-  async writeFile(): Promise<void> {
-    await writeFile(this.path, this.contents.map((content) => jobLine(content)).join('\n'))
-  }
-
+/** Writes an input file for an account of its own, with contents of its own. Returns what is done with it. */
+async function newRun(lines: number, asking = shared, tier = 'user_max') {
+  const account = `account-${++runs}`
+  const key = await asking.place.key(account, tier)
+  const contents = Array.from({ length: lines }, (_, index) => `${account}, job ${index}`)
+  const text = contents.map((content) => jobLine(content)).join('\n')
+  const path = await asking.write(`${account}.jsonl`, text)
+  const out = `${path}.results.jsonl`
+  const options = { env: { PARLEY_API_KEY: key } }
+  const ask = (...args: readonly string[]) => asking.ask(['batch', path, ...args], options)
   /** Starts `parley batch` as a process. */
-  begin(...args: readonly string[]): Program {
-    return this.#asking.begin(['batch', this.file, ...args], { env: { PARLEY_API_KEY: this.key } })
-  }
-
-  ask(...args: readonly string[]) {
-    return this.#asking.ask(['batch', this.file, ...args], { env: { PARLEY_API_KEY: this.key } })
-  }
-
+  const begin = (...args: readonly string[]) => asking.begin(['batch', path, ...args], options)
   /** Starts a run, and waits until its first `count` jobs are at the model server, which answers none of them. */
-  async beginHeld({ count = this.lines, args = [] as readonly string[] } = {}): Promise<Program> {
-    isHeld = (content) => content.startsWith(`${this.account},`)
-    const before = calledMore(count)
-    const program = this.begin(...args)
-    await before
+  const beginHeld = async (count: number, ...args: readonly string[]) => {
+    isHeld = (content) => content.startsWith(`${account},`)
+    const arrived = calledMore(count)
+    const program = begin(...args)
+    await arrived
     return program
   }
-
-  /** Starts a run, and interrupts it when all of its jobs are at the model server. */
-  async interrupt(...args: readonly string[]): Promise<Program> {
-    const program = await this.beginHeld({ args })
-    program.kill('SIGINT')
-    await program.exited
-    return program
-  }
-
-  /** Resumes the run, which must end with a result of each line in order. */
-  async resume(...args: readonly string[]): Promise<string> {
-    const ended = await this.ask(...args)
-    assert.equal(ended.code, 0, ended.stderr)
-    await this.assertResults()
-    return ended.stderr
-  }
-
-  async assertResults(): Promise<void> {
-    const rows = rowsOf(await readFile(this.out, 'utf8'))
+  /** Checks that the run has a result of each line in order. */
+  const assertResults = async () => {
+    const rows = rowsOf(await readFile(out, 'utf8'))
     assert.deepEqual(
       rows.map(({ line, status, result }) => [line, status, result?.response_content]),
-      this.contents.map((content, index) => [index + 1, 'completed', `echo: ${content}`]),
+      contents.map((content, index) => [index + 1, 'completed', `echo: ${content}`]),
     )
-    assert.equal(new Set(rows.map(({ job_id }) => job_id)).size, this.lines)
-    assert.ok(!existsSync(this.journal), 'a finished run leaves no journal')
+    assert.equal(new Set(rows.map(({ job_id }) => job_id)).size, lines)
+    assert.ok(!existsSync(`${out}.journal`), 'a finished run leaves no journal')
   }
+  return {
+    ...{ account, key, contents, text, path, out, journal: `${out}.journal` },
+    ...{ ask, begin, beginHeld, assertResults },
+    /** Starts a run, and interrupts it when all of its jobs are at the model server. */
+    async interrupt(...args: readonly string[]) {
+      const program = await beginHeld(lines, ...args)
+      program.kill('SIGINT')
+      await program.exited
+      return program
+    },
+    /** Resumes the run, which must end with all results. Returns what it says. */
+    async resume(...args: readonly string[]) {
+      const ended = await ask(...args)
+      assert.equal(ended.code, 0, ended.stderr)
+      await assertResults()
+      return ended.stderr
+    },
+    /** Checks how often the jobs of each line were run, or are stored: once unless said otherwise. */
+    assertEach(counts: ReadonlyMap<string, number>, expected = 1) {
+      const wrong = contents.filter((content) => counts.get(content) !== expected)
+      assert.deepEqual(wrong, [])
+    },
+    /** Waits until the account reads this of itself. */
+    async reads(state: string) {
+      const caller = asking.server.caller(key)
+      await eventually(
+        () => caller.send('/api/v1/me'),
+        (me) => me.text.includes(state),
+      )
+    },
+  }
+}
 
-  /** Checks how often the jobs of each line were run, or are stored: once unless said otherwise. */
-  assertEach(counts: ReadonlyMap<string, number>, expected = 1): void {
-    const wrong = this.contents.filter((content) => counts.get(content) !== expected)
-    assert.deepEqual(wrong, [])
-  }
+/** Changes the journal as if the program had crashed before it got the response to its first batch. */
+async function forgetResponse({ journal }: Run): Promise<void> {
+  const [first, sending] = (await readFile(journal, 'utf8')).split('\n')
+  await writeFile(journal, `${first}\n${sending}\n`)
+}
 
-  /** Waits until the account reads this of itself. */
-  async reads(text: string): Promise<void> {
-    const caller = this.#asking.server.caller(this.key)
-    await eventually(
-      () => caller.send('/api/v1/me'),
-      (me) => me.text.includes(text),
-    )
-  }
-
-  /** Changes the journal as if the program had crashed before it got the response to its first batch. */
-  async forgetResponse(): Promise<void> {
-    const [first, sending] = (await readFile(this.journal, 'utf8')).split('\n')
-    await writeFile(this.journal, `${first}\n${sending}\n`)
-  }
-
-  /** Changes the journal as if its batches had been sent this many seconds ago. */
-  async age(ageS: number): Promise<void> {
-    const text = await readFile(this.journal, 'utf8')
-    const at = Math.floor(Date.now() / 1000) - ageS
-    await writeFile(this.journal, text.replaceAll(/"at":\d+/g, `"at":${at}`))
-  }
+/** Changes the journal as if its batches had been sent this many seconds ago. */
+async function age({ journal }: Run, ageS: number): Promise<void> {
+  const at = Math.floor(Date.now() / 1000) - ageS
+  await writeFile(journal, (await readFile(journal, 'utf8')).replaceAll(/"at":\d+/g, `"at":${at}`))
 }
 
 async function killedTwice(t: TestContext, asking = shared): Promise<void> {
   const random = Random.of(t)
-  const run = await Run.of(LINES, asking)
+  const run = await newRun(LINES, asking)
   for (let kill = 0; kill < 2; kill++) {
     // Jobs on the server continue after a kill. So the next kill comes only after more calls than these jobs make.
     const moment = calledMore(AT_ONCE + 10 + random.below(LINES * 0.1))
@@ -204,7 +164,7 @@ test(`${LINES} lines, killed twice on the way (Postgres)`, async (t) =>
   killedTwice(t, await start(t, { databaseUrl: await freshDatabase(t) })))
 
 test('a batch whose response was lost is found again by its key', async () => {
-  const run = await Run.of(60)
+  const run = await newRun(60)
   await run.interrupt()
   // Changes the journal as if the program had crashed before it got the response of either batch, and as if the crash had
   // truncated the last line.
@@ -218,7 +178,7 @@ test('a batch whose response was lost is found again by its key', async () => {
 })
 
 test('Ctrl-C stops at once, says how to continue, and nothing is run twice', async () => {
-  const run = await Run.of(250)
+  const run = await newRun(250)
   const moment = calledMore(120)
   const program = run.begin('--concurrency', '60')
   await moment
@@ -234,9 +194,7 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', asy
   )
 
   const changed = async (args: readonly string[], says: RegExp) => {
-    const refused = await run.ask(...args)
-    assert.equal(refused.code, 1, refused.stderr)
-    assert.match(refused.stderr, says)
+    assertEnded(await run.ask(...args), { code: 1, stderr: says })
   }
   const restored =
     /--model or --drop has changed since.*Restore it to resume, or pass --restart to start over\./
@@ -244,19 +202,17 @@ test('Ctrl-C stops at once, says how to continue, and nothing is run twice', asy
   await changed(['--url', shared.server.url.replace('127.0.0.1', 'localhost')], /the server has changed/)
   await appendFile(run.path, '\n')
   await changed([], /the input has changed since/)
-  await run.writeFile()
+  await writeFile(run.path, run.text)
   await run.resume('--concurrency', '60')
   run.assertEach(calls)
 })
 
 test('--concurrency bounds the jobs at the server, and a second run of the same is refused', async () => {
-  const run = await Run.of(100)
+  const run = await newRun(100)
   mostRunning = 0
   const before = called
-  const program = await run.beginHeld({ count: 30, args: ['--concurrency', '40'] })
-  const second = await run.ask()
-  assert.equal(second.code, 1)
-  assert.match(second.stderr, /Another parley batch process is working on this run/)
+  const program = await run.beginHeld(30, '--concurrency', '40')
+  assertEnded(await run.ask(), { code: 1, stderr: /Another parley batch process is working on this run/ })
   // The next batch of 30 jobs would exceed the limit of 40.
   assert.equal(called - before, 30)
   answer()
@@ -266,14 +222,14 @@ test('--concurrency bounds the jobs at the server, and a second run of the same 
 })
 
 test('--restart forgets the unfinished run and replaces results', async () => {
-  const run = await Run.of(20)
+  const run = await newRun(20)
   await run.resume()
   await run.resume('--restart')
   run.assertEach(calls, 2)
 })
 
 test('a run stays within max_open_jobs, and leaves room for what else the account has open', async () => {
-  const run = await Run.of(60, shared, 'user_pro')
+  const run = await newRun(60, shared, 'user_pro')
   const held = ['held 1', 'held 2', 'held 3']
   await shared.write('held.jsonl', held.map((content) => jobLine(content)).join('\n'))
   isHeld = (content) => held.includes(content)
@@ -286,8 +242,8 @@ test('a run stays within max_open_jobs, and leaves room for what else the accoun
 })
 
 test('a quota of open jobs that is lowered meanwhile does not end a run', async () => {
-  const run = await Run.of(60)
-  const program = await run.beginHeld({ count: 30, args: ['--concurrency', '40'] })
+  const run = await newRun(60)
+  const program = await run.beginHeld(30, '--concurrency', '40')
   await shared.place.output(['accounts', 'cap', run.account, '--open-jobs', '15'])
   await run.reads('"max_open_jobs":15')
   answer()
@@ -296,7 +252,7 @@ test('a quota of open jobs that is lowered meanwhile does not end a run', async 
 })
 
 test('an interrupted --restart is resumed without that option, which would send all jobs again', async () => {
-  const run = await Run.of(3)
+  const run = await newRun(3)
   const { stderr } = await run.interrupt('--restart')
   assert.match(stderr, /Run the same command again without --restart to resume; you pay/)
   answer()
@@ -306,7 +262,7 @@ test('an interrupted --restart is resumed without that option, which would send 
 
 test('a server that is killed and started again meanwhile loses nothing', async (t) => {
   const asking = await start(t, { settings: { ...settings, jobs: { concurrency: 8 } } })
-  const run = await Run.of(300, asking)
+  const run = await newRun(300, asking)
   const [first, second] = [calledMore(100), calledMore(200)]
   const program = run.begin('--concurrency', '150')
   await first
@@ -322,7 +278,7 @@ test('a server that is killed and started again meanwhile loses nothing', async 
 })
 
 test('jobs that the server no longer has are reported as expired', async () => {
-  const run = await Run.of(3)
+  const run = await newRun(3)
   await run.interrupt()
   const journal = await readFile(run.journal, 'utf8')
   const [, gone = ''] = /"job_ids":\["([^"]+)"/.exec(journal) ?? []
@@ -339,10 +295,10 @@ for (const [ageS, remembered, limits] of [
   [700, '10 minutes', { idempotency_seconds: 600 }],
 ] as const) {
   test(`a batch of unknown outcome is not sent again when the server has forgotten its key after ${remembered}`, async (t) => {
-    const run = await Run.of(3, limits && (await start(t, { settings: { ...settings, limits } })))
+    const run = await newRun(3, limits && (await start(t, { settings: { ...settings, limits } })))
     await run.interrupt()
-    await run.forgetResponse()
-    await run.age(ageS)
+    await forgetResponse(run)
+    await age(run, ageS)
     answer()
     const refused = await run.ask()
     assert.equal(refused.code, 1)
@@ -353,13 +309,13 @@ for (const [ageS, remembered, limits] of [
 }
 
 test('a batch of unknown outcome stays unknown if the server rejects it for another reason meanwhile', async () => {
-  const run = await Run.of(3)
+  const run = await newRun(3)
   await run.interrupt()
-  await run.forgetResponse()
+  await forgetResponse(run)
   await shared.place.output(['accounts', 'suspend', run.account])
   await run.reads('"suspended":true')
   assert.equal((await run.ask()).code, 3)
-  await run.age(86_500)
+  await age(run, 86_500)
   const refused = await run.ask()
   assert.match(refused.stderr, /Lines 1 to 3 were sent at .*Pass --send-again/)
   answer()
