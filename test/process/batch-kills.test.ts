@@ -4,14 +4,12 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
-import { setTimeout as passed } from 'node:timers/promises'
 import { freePort } from '../postgres/cluster.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
 import { LONG } from '../support/long-form.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
-import { jobOf } from './caller.ts'
 import { serveHttp } from './http-server.ts'
-import { CLONE, type Installation, installation, type Server } from './server-process.ts'
+import { CLONE, type Installation, installation } from './server-process.ts'
 
 const LINES = LONG ? 50_000 : 1000
 /** In the long form, the file has nearly 200 MB, which is the limit. */
@@ -42,7 +40,7 @@ async function kills(t: TestContext, count: number): Promise<void> {
     settings,
     ...(count > 1 && { databaseUrl: await freshRealDatabase(t) }),
   })
-  const nodes = await Promise.all(Array.from({ length: count }, () => WatchedNode.start(t, place)))
+  const nodes = await Promise.all(Array.from({ length: count }, () => watchedNode(t, place)))
   const [first] = nodes
   assert.ok(first)
   const restarts = await serveHttp(t, (request, response) => {
@@ -56,7 +54,6 @@ async function kills(t: TestContext, count: number): Promise<void> {
     ...['--lines', `${LINES}`, '--line-bytes', `${LINE_BYTES}`, '--kills', `${KILLS}`],
     ...['--restart', `"${process.execPath}" -e "fetch('${restarts}/'+process.env.KILL)"`],
   ])
-  const creates = LONG ? watchCreates(place, first) : null
   const { code } = await program.exited
   t.diagnostic(program.stdout.trimEnd().replaceAll('\n', ', '))
   const failing = LINES / 10
@@ -67,78 +64,30 @@ async function kills(t: TestContext, count: number): Promise<void> {
   for (const problem of ['lost', 'doubled', 'unknown', 'wrong', 'repeated although answered before']) {
     assert.match(program.stdout, new RegExp(`^${problem}: 0$`, 'm'))
   }
-  if (creates) t.diagnostic(await creates.end())
   const moreMiB = Math.max(...nodes.map((node) => node.moreMiB()))
   t.diagnostic(`at most ${Math.round(moreMiB)} MiB more than an idle server`)
   assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB`)
 }
 
-/** A node that keeps its port when it is killed, with the memory of its processes. */
-class WatchedNode {
-  readonly #t: TestContext
-  readonly #place: Installation
-  readonly #idleMiB: number
-  readonly #peaksMiB: (() => number)[] = []
-  #server: Server
-
-  static async start(t: TestContext, place: Installation): Promise<WatchedNode> {
-    return new WatchedNode(t, place, await place.start({ env }))
+/** Starts a node that keeps its port when it is killed, and measures the memory of its processes. */
+async function watchedNode(t: TestContext, place: Installation) {
+  let server = await place.start({ env })
+  const { url } = server
+  const idleMiB = residentMiB(server.program.pid)
+  const peaksMiB: (() => number)[] = []
+  const watch = () => {
+    const { peakMiB, end } = peakOf(server.program.pid)
+    t.after(end)
+    peaksMiB.push(peakMiB)
   }
-
-  constructor(t: TestContext, place: Installation, server: Server) {
-    this.#t = t
-    this.#place = place
-    this.#server = server
-    this.#idleMiB = residentMiB(server.program.pid)
-    this.#watch()
-  }
-
-  get url(): string {
-    return this.#server.url
-  }
-
-  async restart(): Promise<void> {
-    await this.#server.crash()
-    this.#server = await this.#place.start({ env: { ...env, PORT: new URL(this.url).port } })
-    this.#watch()
-  }
-
-  moreMiB(): number {
-    return Math.max(...this.#peaksMiB.map((peakMiB) => peakMiB())) - this.#idleMiB
-  }
-
-  #watch(): void {
-    const { peakMiB, end } = peakOf(this.#server.program.pid)
-    this.#t.after(end)
-    this.#peaksMiB.push(peakMiB)
-  }
-}
-
-/** Measures creates of another account, and of the same one, at the same time. Creates that a kill interrupts do not count. */
-function watchCreates(place: Installation, node: WatchedNode) {
-  let isOver = false
-  const watch = async (account: string) => {
-    const key = await place.key(account)
-    const tookMs: number[] = []
-    while (!isOver) {
-      const startMs = performance.now()
-      const answer = await fetch(`${node.url}/api/v1/messages`, {
-        method: 'POST',
-        headers: { 'x-api-key': key, 'content-type': 'application/json' },
-        body: JSON.stringify(jobOf(`${account} ${startMs}`)),
-      }).catch(() => passed(50))
-      if (answer?.status === 200) tookMs.push(performance.now() - startMs)
-      await answer?.text().catch(() => passed(50))
-    }
-    tookMs.sort((one, other) => one - other)
-    const at = (part: number) => `${Math.round(tookMs[Math.floor(tookMs.length * part)] ?? 0)} ms`
-    return `${tookMs.length} creates of ${account}: ${at(0.5)}, 99% within ${at(0.99)}`
-  }
-  const watching = Promise.all([watch('other'), watch('acme')])
+  watch()
   return {
-    end: async () => {
-      isOver = true
-      return (await watching).join('; ')
+    url,
+    async restart() {
+      await server.crash()
+      server = await place.start({ env: { ...env, PORT: new URL(url).port } })
+      watch()
     },
+    moreMiB: () => Math.max(...peaksMiB.map((peakMiB) => peakMiB())) - idleMiB,
   }
 }

@@ -16,7 +16,7 @@ import { installation, type Server } from './server-process.ts'
 const KILLS = LONG ? 30 : 3
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
 /** A cap in the currency. Some hundred jobs reach it, so that later creates are rejected. */
-const CAP = LONG ? 1 : 0.15
+const CAP = LONG ? 1 : 0.08
 const MAX_TOKENS = 40
 onBothStores(
   (store) => `on ${store}, after ${KILLS} kills at a cap, jobs cost what the model server counted`,
@@ -45,7 +45,7 @@ async function costsAreCounted(t: TestContext, database: Database): Promise<void
     random,
     kills: KILLS,
     callers: 8,
-    mostEvents: 500,
+    mostEvents: LONG ? 500 : 300,
     ask: async (caller, name) => {
       const contents = Array.from({ length: 1 + random.below(8) }, (_, at) => `${name}, job ${at}`)
       // A tenth of the requests repeat earlier ones, and get a cached response if there is one.
