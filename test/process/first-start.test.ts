@@ -39,48 +39,61 @@ async function pastedIntoShell(place: Installation, line: string): Promise<Body>
   return JSON.parse(shell.stdout) as Body
 }
 
-test('the first start prints a key, an example that works as pasted, and where the admin token is; later ones use them again', async (t) => {
+test('the first start, and later ones', async (t) => {
   const place = await installation(t)
-  const isPrivate = async (file: string) => {
+  const assertPrivate = async (file: string) => {
     if (process.platform !== 'win32') assert.equal((await stat(file)).mode & 0o777, 0o600, file)
   }
   const first = await place.start()
   const key = await first.firstKey()
   const [line] = await first.program.line(/^curl .+$/m)
-  assert.match(first.program.stdout, /listening on http:\/\/127\.0\.0\.1:\d+\n/)
-  assert.match(first.program.stdout, /simulator/, 'it says that no model is configured')
-  assert.equal((await first.caller(key).single('Hello')).status, 200)
-  const { data } = hasCurl ? await pastedIntoShell(place, line) : await sentByHand(line)
-  assert.equal(data?.status, 'completed')
-  assert.match(String(data?.result?.response_content), /Hello, Parley!/)
-  const [, file = ''] = await first.program.line(/^The admin token is in (.+)$/m)
-  assert.equal(file, `${place.database}.admin-token`)
-  const token = (await readFile(file, 'utf8')).trim()
+  const [, tokenFile = ''] = await first.program.line(/^The admin token is in (.+)$/m)
+  const token = (await readFile(tokenFile, 'utf8')).trim()
   const lock = `${place.database}.lock`
-  for (const own of [file, lock]) await isPrivate(own)
-  assert.deepEqual([await overview(first, token), await overview(first, `${token}x`)], [200, 401])
-  assert.deepEqual(await first.stop(), EXITED)
-  assert.ok(!first.program.stderr.includes(key), 'the key is not in the log')
 
-  const [only, ...others] = (await place.json(['keys', 'list'])) as { account: string; tier: string }[]
-  assert.deepEqual([only?.account, only?.tier, others], ['default', 'user_max', []])
+  await t.test('the printed curl line works as pasted', async () => {
+    const { data } = hasCurl ? await pastedIntoShell(place, line) : await sentByHand(line)
+    assert.equal(data?.status, 'completed')
+    assert.match(String(data?.result?.response_content), /Hello, Parley!/)
+  })
+  await t.test('the first start creates an admin token that only its owner can read', async () => {
+    assert.equal(tokenFile, `${place.database}.admin-token`)
+    await assertPrivate(tokenFile)
+    assert.deepEqual([await overview(first, token), await overview(first, `${token}x`)], [200, 401])
+  })
+  await t.test('the first start creates an account and prints its key', async () => {
+    assert.match(first.program.stdout, /listening on http:\/\/127\.0\.0\.1:\d+\n/)
+    assert.match(first.program.stdout, /simulator/, 'it says that no model is configured')
+    assert.equal((await first.caller(key).single('Hello')).status, 200)
+    await assertPrivate(lock)
+    assert.deepEqual(await first.stop(), EXITED)
+    assert.ok(!first.program.stderr.includes(key), 'the key is not in the log')
+    const [only, ...others] = (await place.json(['keys', 'list'])) as { account: string; tier: string }[]
+    assert.deepEqual([only?.account, only?.tier, others], ['default', 'user_max', []])
+  })
 
   // Earlier versions created the lock like this.
   await chmod(lock, 0o644)
   const second = await place.start()
-  await isPrivate(lock)
-  assert.equal((await second.caller(key).single('Hello again')).status, 200)
-  assert.equal(await overview(second, token), 200)
-  await second.stop()
-  assert.doesNotMatch(second.program.stdout, /prl_|curl/)
+  await t.test(
+    'the second start prints no key, uses the token again, and restricts the lock to its owner',
+    async () => {
+      await assertPrivate(lock)
+      assert.equal((await second.caller(key).single('Hello again')).status, 200)
+      assert.equal(await overview(second, token), 200)
+      await second.stop()
+      assert.doesNotMatch(second.program.stdout, /prl_|curl/)
+    },
+  )
 
   const third = await place.start({ env: { PARLEY_ADMIN_TOKEN: 'of-my-own' } })
-  assert.deepEqual([await overview(third, token), await overview(third, 'of-my-own')], [401, 200])
-  await third.stop()
-  for (const { program } of [first, second, third]) {
-    for (const secret of [token, 'of-my-own']) assert.ok(!(program.stdout + program.stderr).includes(secret))
-  }
-  assert.ok(!third.program.stdout.includes('admin token'), 'it says nothing of a file that it does not use')
+  await t.test('PARLEY_ADMIN_TOKEN replaces the token, and no output contains either', async () => {
+    assert.deepEqual([await overview(third, token), await overview(third, 'of-my-own')], [401, 200])
+    await third.stop()
+    const printed = [first, second, third].map(({ program }) => program.stdout + program.stderr).join()
+    for (const secret of [token, 'of-my-own']) assert.ok(!printed.includes(secret))
+    assert.ok(!third.program.stdout.includes('admin token'), 'it says nothing of a file that it does not use')
+  })
 })
 
 const FOLDER_CREATED = /"level":40,.*created the folder of the database/
