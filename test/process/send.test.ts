@@ -4,7 +4,7 @@ import test, { after, type TestContext } from 'node:test'
 import { reply, type Script, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
 import { serveHttp } from './http-server.ts'
-import { reportEach } from './mistakes.ts'
+import { assertEnded, reportEach, reported } from './mistakes.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 const RIVER = {
@@ -82,16 +82,14 @@ test('--schema and --json-format print JSON with every digit', async (t) => {
   const unchecked = 'noted.json: accepted and not checked: /x-order\n'
   assert.deepEqual([noted.stdout, noted.stderr], [printed, unchecked])
   const bad = await ask(['send', '--schema', 'river.json', 'A river?'])
-  assert.deepEqual([bad.code, bad.stdout], [1, ''])
-  assert.match(bad.stderr, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
+  reported(bad, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
   assert.equal(models.requests.length - before, 3)
 })
 
 test('a job that fails ends with 2, and says why', async (t) => {
   answers(t, () => reply.contentFilter())
   const failed = await ask(['send', 'Filter this'])
-  assert.deepEqual([failed.code, failed.stdout], [2, ''])
-  assert.match(failed.stderr, /^Job \S+ failed: content_policy_violation: \S/)
+  reported(failed, /^Job \S+ failed: content_policy_violation: \S/, 2)
   const json = await ask(['send', '--json', 'Filter this, too'])
   const { error } = JSON.parse(json.stdout)
   assert.deepEqual([json.code, error.code, json.stderr], [2, 'content_policy_violation', ''])
@@ -105,8 +103,7 @@ test('--no-wait prints the ID at once, and `parley job` shows the rest', async (
   const id = sent.stdout.trim()
   await called
   const open = await ask(['job', id])
-  assert.deepEqual([open.code, open.stdout], [5, ''])
-  assert.match(open.stderr, /is assigned/)
+  reported(open, /is assigned/, 5)
   const waiting = begin(['job', id, '--wait'])
   models.release()
   assert.deepEqual(await waiting.exited, { code: 0, signal: null })
@@ -187,8 +184,7 @@ test('a job is shown, waited for, cancelled and deleted', async (t) => {
   const created = await caller.batch(['wait for me', 'a quick one'])
   const [slow = '', quick = ''] = created.body.data?.job_ids ?? []
 
-  const answer = await ask(['job', quick, '--wait'])
-  assert.deepEqual([answer.code, answer.stdout, answer.stderr], [0, 'echo: a quick one\n', ''])
+  assertEnded(await ask(['job', quick, '--wait']), { code: 0, stdout: 'echo: a quick one\n', stderr: '' })
   const whole = JSON.parse((await ask(['job', quick, '--json'])).stdout) as Record<string, unknown>
   assert.deepEqual(Object.keys(whole), ['status', 'job_id', 'created_at', 'result', 'error'])
 
@@ -196,8 +192,7 @@ test('a job is shown, waited for, cancelled and deleted', async (t) => {
   assert.equal(open.code, 5)
   assert.match(JSON.parse(open.stdout).status, /pending|assigned/)
   const tooLong = await ask(['job', slow, '--wait', '--timeout', '1'])
-  assert.deepEqual([tooLong.code, tooLong.stdout], [5, ''])
-  assert.match(tooLong.stderr, /did not finish within 1 s\. It continues/)
+  reported(tooLong, /did not finish within 1 s\. It continues/, 5)
 
   await one
   const stopped = begin(['job', slow, '--wait'])
@@ -212,14 +207,12 @@ test('a job is shown, waited for, cancelled and deleted', async (t) => {
   assert.match(logged.stderr, /^parley: GET \/api\/v1\/messages\/.*: 200 in \d+ ms\n$/)
 
   const late = await ask(['job', quick, '--cancel'])
-  assert.deepEqual([late.code, late.stdout], [1, ''])
-  assert.match(late.stderr, /The job has already finished/)
+  reported(late, /The job has already finished/)
   const [third = ''] = (await caller.batch(['wait again'])).body.data?.job_ids ?? []
   await two
   assert.equal((await ask(['job', third, '--delete'])).code, 1)
   const cancelled = await ask(['job', third, '--cancel'])
-  assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
-  assert.match(cancelled.stderr, /is cancelled/)
+  reported(cancelled, /is cancelled/, 0)
   assert.equal(JSON.parse((await ask(['job', third, '--cancel', '--json'])).stdout).error.code, 'cancelled')
   assert.equal((await ask(['job', third])).code, 2)
   const deleted = await ask(['job', third, '--delete', '--json'])
