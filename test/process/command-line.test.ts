@@ -299,16 +299,8 @@ const mistakes: readonly Mistake[] = [
     says: /--role worker needs a database that several nodes can share\. Set DATABASE_URL=postgres/,
   },
   { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
-  { args: 'serve --config none.json', says: /none\.json: the configuration file does not exist/ },
+  // More mistakes in the configuration are in src/config/load.test.ts.
   { args: 'keys list --config none.json', says: /none\.json: the configuration file does not exist/ },
-  {
-    args: 'serve',
-    env: { PARLEY_CONFIG: 'none.json' },
-    says: /none\.json: the configuration file does not exist/,
-  },
-  { args: 'serve', env: { PORT: 'http' }, says: /PORT: must be a number from 0 to 65535/ },
-  { args: 'serve', env: { LOG_LEVEL: 'loud' }, says: /LOG_LEVEL: must be one of .*debug/ },
-  { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
 ]
 
 test('serve --threads has no effect, and the log says what to do instead', async () => {
