@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
+import { type Received, reply } from '../model-server.ts'
 import { freshRealDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { LONG } from '../support/long-form.ts'
 import { type Database, onBothStores } from './both-stores.ts'
 import { idsOf, isFinal } from './caller.ts'
-import { type Installation, installation, type Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 /** The long form has as many jobs, and as long ones, as a busy installation. */
 const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
@@ -21,72 +21,54 @@ const BATCH = 8
 const MOST_ROUNDS = 30
 /** On Postgres, a job fails because of crashes only when its node has been absent for ten leases, so the lease is short. */
 const LEASE_S = 3
-const KILLS_OF_WAITING = 3
+const KILLS_OF_WAITING = LONG ? 5 : 3
 
 const contents = (count: number) => Array.from({ length: count }, (_, index) => `job ${index}`)
 const isPoison = ({ text }: Received) => text.includes('poison')
 
-/** A server that is killed and started again, and its jobs. */
-class Stage {
-  readonly models: ModelServerForTests
-  readonly #place: Installation
-  readonly #key: string
-  #server: Server
-
-  static async start(t: TestContext, database: Database, maxConcurrency: number, jobs = {}): Promise<Stage> {
-    const models = await startModelServer({}, t)
-    const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
-    const settings = { upstreams, jobs: { lease_seconds: LEASE_S, ...jobs } }
-    const place = await installation(t, { upstream: models.baseUrl, settings, ...database })
-    const server = await place.start()
-    return new Stage(models, place, server, await server.firstKey())
-  }
-
-  private constructor(models: ModelServerForTests, place: Installation, server: Server, key: string) {
-    this.models = models
-    this.#place = place
-    this.#server = server
-    this.#key = key
-  }
-
-  /** Stores jobs in batches, for which no request waits. */
-  async queue(jobs: readonly string[]): Promise<string[]> {
-    const ids: string[] = []
-    for (let from = 0; from < jobs.length; from += BATCH) {
-      ids.push(...idsOf(await this.#server.caller(this.#key).batch(jobs.slice(from, from + BATCH))))
-    }
-    return ids
-  }
-
-  /** @param between called while no server runs */
-  async crash(between = () => {}): Promise<void> {
-    await this.#server.crash()
-    between()
-    this.#server = await this.#place.start()
-  }
-
+/** Starts a server that is killed and started again. */
+async function startStage(t: TestContext, database: Database, maxConcurrency: number, jobs = {}) {
+  const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
+  const settings = { upstreams, jobs: { lease_seconds: LEASE_S, ...jobs } }
+  const { models, place, server: first, key } = await startServer(t, { settings, ...database })
+  let server = first
   /** Returns how the job ends. */
-  async end(id: string) {
-    const caller = this.#server.caller(this.#key)
+  const end = async (id: string) => {
+    const caller = server.caller(key)
     return (await eventually(() => caller.read(id), isFinal, { withinMs: WITHIN_MS })).body.data
   }
-
-  async assertCompleted(ids: readonly string[]): Promise<void> {
-    for (const id of ids) assert.equal((await this.end(id))?.status, 'completed')
+  const assertCompleted = async (ids: readonly string[]) => {
+    for (const id of ids) assert.equal((await end(id))?.status, 'completed')
   }
-
-  /** The same, soon after the last crash. */
-  async assertCompletedSoon(ids: readonly string[]): Promise<void> {
-    const startedMs = performance.now()
-    await this.assertCompleted(ids)
-    const rounds = (performance.now() - startedMs) / JOB_MS
-    assert.ok(rounds < MOST_ROUNDS, `${rounds} times the time of a job`)
+  return {
+    ...{ models, end, assertCompleted },
+    /** Stores jobs in batches, for which no request waits. */
+    async queue(jobs: readonly string[]): Promise<string[]> {
+      const ids: string[] = []
+      for (let from = 0; from < jobs.length; from += BATCH) {
+        ids.push(...idsOf(await server.caller(key).batch(jobs.slice(from, from + BATCH))))
+      }
+      return ids
+    },
+    /** @param between called while no server runs */
+    async crash(between = () => {}): Promise<void> {
+      await server.crash()
+      between()
+      server = await place.start()
+    },
+    /** Checks that the jobs complete soon after the last crash. */
+    async assertCompletedSoon(ids: readonly string[]): Promise<void> {
+      const startedMs = performance.now()
+      await assertCompleted(ids)
+      const rounds = (performance.now() - startedMs) / JOB_MS
+      assert.ok(rounds < MOST_ROUNDS, `${rounds} times the time of a job`)
+    },
   }
 }
 
 /** On SQLite, the jobs of the next test do the same, and one of them kills the process. */
 test('jobs that ran while the process was killed twice complete soon after, on Postgres', async (t) => {
-  const stage = await Stage.start(t, { databaseUrl: await freshRealDatabase(t) }, 1000)
+  const stage = await startStage(t, { databaseUrl: await freshRealDatabase(t) }, 1000)
   const { models } = stage
   models.script = () => reply.after(JOB_MS, reply.text('done'))
   const ids = await stage.queue(contents(BATCHES * BATCH))
@@ -98,7 +80,7 @@ test('jobs that ran while the process was killed twice complete soon after, on P
 })
 
 async function oneKillsItsProcess(t: TestContext, database: Database): Promise<void> {
-  const stage = await Stage.start(t, database, 1000)
+  const stage = await startStage(t, database, 1000)
   let arrived = Promise.withResolvers<void>()
   stage.models.script = (request) => {
     if (!isPoison(request)) return reply.after(JOB_MS, reply.text('done'))
@@ -134,7 +116,7 @@ onBothStores(
   (store) =>
     `jobs that wait for a slot at a model server do not fail, however often the process is killed, on ${store}`,
   async (t, database) => {
-    const stage = await Stage.start(t, database, 1, { max_attempts: KILLS_OF_WAITING })
+    const stage = await startStage(t, database, 1, { max_attempts: KILLS_OF_WAITING })
     const { models } = stage
     /**
      * How often the call of each job stalled. A job that was running alone in all crashes would fail, so it is answered before.
