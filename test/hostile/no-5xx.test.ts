@@ -45,31 +45,19 @@ async function forMany<T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promi
   await fc.assert(property, { numRuns: Math.ceil(RUNS / AT_ONCE), endOnFailure: true })
 }
 
+/** Any of the words, or an empty text. */
+const oneOf = (words: string) => fc.constantFrom('', ...words.trim().split(/\s+/))
+
 const name = fc.oneof(
-  fc.constantFrom(
-    ...['model', 'messages', 'response_format', 'schema', 'format', 'timeout', 'callback', 'callback_url'],
-    ...['callback_headers', 'callback_payload', 'message_cache_ttl', 'role', 'content', 'type', 'properties'],
-    ...['__proto__', 'constructor', 'toString', '$ref', 'required', 'pattern', ''],
-  ),
+  oneOf(`model messages response_format schema format timeout callback callback_url callback_headers
+    callback_payload message_cache_ttl role content type properties __proto__ constructor toString $ref required pattern`),
   fc.string({ unit: 'binary' }),
 )
 const value: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { maxDepth: 5, withCrossShrink: true },
-    fc.constantFrom<unknown>(
-      null,
-      true,
-      0,
-      -1,
-      1e308,
-      'text',
-      'json',
-      'user',
-      'gpt-5',
-      'gpt-auto',
-      '#/$defs/a',
-      '\u0000',
-    ),
+    fc.constantFrom<unknown>(null, true, 0, -1, 1e308, '\u0000'),
+    oneOf('text json user gpt-5 gpt-auto #/$defs/a'),
     fc.string({ unit: 'binary' }),
     fc.double(),
     fc.array(tie('value'), { maxLength: 4 }),
@@ -132,24 +120,12 @@ onEachStore(() => {
     const path = fc.oneof(
       segment.map((id) => `/api/v1/messages/${id}`),
       fc.array(segment, { maxLength: 4 }).map((parts) => `/${parts.join('/')}`),
-      fc.constantFrom(
-        '/api/v1/messages/%zz',
-        '/api/v1/messages/%',
-        '/api/v1/messages//',
-        '/%c0%af',
-        '/api/v1/me?a=%zz',
-      ),
+      oneOf('/api/v1/messages/%zz /api/v1/messages/% /api/v1/messages// /%c0%af /api/v1/me?a=%zz'),
     )
     const method = fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'PATCH')
     const header = fc.tuple(
       fc.constantFrom(
-        'content-type',
-        'accept',
-        'idempotency-key',
-        'x-request-id',
-        'x-api-key',
-        'origin',
-        'x-odd',
+        ...['content-type', 'accept', 'idempotency-key', 'x-request-id', 'x-api-key', 'origin', 'x-odd'],
       ),
       fc.stringMatching(/^[\x21-\x7e]{0,40}$/),
     )
@@ -176,40 +152,8 @@ onEachStore(() => {
       fc.string({ unit: 'binary' }).map(encodeURIComponentSafely),
     )
     const ids = fc.array(id, { maxLength: 120 }).map((several) => several.join(','))
-    const word = fc.oneof(
-      id,
-      ids,
-      fc.constantFrom(
-        '0',
-        '1',
-        '120',
-        '121',
-        '-1',
-        '0.5',
-        '1e2',
-        '100',
-        '101',
-        'all',
-        'any',
-        'pending',
-        'true',
-      ),
-    )
-    const field = fc.constantFrom(
-      ...[
-        'limit',
-        'after',
-        'status',
-        'ids',
-        'ids',
-        'wait',
-        'wait_for',
-        'drop_callback',
-        'ids[]',
-        '__proto__',
-        '',
-      ],
-    )
+    const word = fc.oneof(id, ids, oneOf('0 1 120 121 -1 0.5 1e2 100 101 all any pending true'))
+    const field = oneOf('limit after status ids ids wait wait_for drop_callback ids[] __proto__')
     const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
     const where = fc.oneof(
       fc.constant(['GET', ''] as const),
@@ -234,57 +178,21 @@ onEachStore(() => {
   test('any query, path, body and headers on the admin API', async (t) => {
     const { parley } = await start(t)
     const segment = fc.oneof(fc.webSegment(), fc.string({ unit: 'binary' }).map(encodeURIComponentSafely))
-    const field = fc.constantFrom(
-      ...['account', 'status', 'state', 'model', 'from', 'to', 'before', 'after', 'limit', 'tier', 'rotate'],
-      ...['month', 'scrub', 'running', 'max_monthly_jobs', 'max_monthly_tokens', 'max_open_jobs'],
-      ...['expires_days', '__proto__', 'constructor', ''],
-    )
+    const field = oneOf(`account status state model from to before after limit tier rotate month scrub running
+      max_monthly_jobs max_monthly_tokens max_open_jobs expires_days __proto__ constructor`)
     const word = fc.oneof(
       segment,
-      fc.constantFrom(
-        '1',
-        '-1',
-        '1e9',
-        '200',
-        '999999999999999',
-        '0.5',
-        'pending',
-        'owed',
-        '2026-01',
-        '2026-01/acme/gpt-5',
-        'true',
-        '%00',
-        '%zz',
-        'NaN',
-      ),
+      oneOf('1 -1 1e9 200 999999999999999 0.5 pending owed 2026-01 2026-01/acme/gpt-5 true %00 %zz NaN'),
       fc.constantFrom('01a1fe6b-3756-7000-b3fd-321f8e1ec5aa', '00000000-0000-0000-0000-000000000000'),
     )
     const query = fc.array(fc.tuple(field, word), { maxLength: 4 })
     const path = fc.oneof(
-      fc.constantFrom(
-        'overview',
-        'jobs',
-        'callbacks',
-        'accounts',
-        'keys',
-        'settings',
-        'usage',
-        'audit',
-        'nothing',
-        '',
-      ),
-      fc
-        .constantFrom('suspend', 'resume', 'caps', 'cancel-jobs')
-        .map((action) => `accounts/user_max/${action}`),
-      segment.map((id) => `jobs/${id}/cancel`),
-      fc.constantFrom('callbacks/replay-failed', 'accounts/user_max/tier', 'accounts/user_max/secret'),
-      segment.map((id) => `jobs/${id}`),
-      segment.map((id) => `jobs/${id}/content`),
-      segment.map((id) => `callbacks/${id}`),
-      segment.map((id) => `callbacks/${id}/replay`),
-      segment.map((name) => `accounts/${name}/tier`),
-      segment.map((name) => `accounts/${name}/secret`),
-      segment.map((id) => `keys/${id}/revoke`),
+      oneOf('overview jobs callbacks accounts keys settings usage audit nothing'),
+      oneOf('suspend resume caps cancel-jobs tier secret').map((action) => `accounts/user_max/${action}`),
+      fc.constant('callbacks/replay-failed'),
+      ...['jobs/X/cancel', 'jobs/X', 'jobs/X/content', 'callbacks/X', 'callbacks/X/replay', 'accounts/X/tier']
+        .concat('accounts/X/secret', 'keys/X/revoke')
+        .map((route) => segment.map((id) => route.replace('X', () => id))),
     )
     const fields = fc.array(fc.tuple(field, fc.oneof(value, fc.constantFrom('user_max', 'acme', true, 1))), {
       maxLength: 4,

@@ -29,35 +29,18 @@ for (const overlay of ['sqlite', 'postgres']) {
   writeFileSync(file, readFileSync(file, 'utf8').replace(/^# (components:| {2}- )/gm, '$1'))
 }
 
+const BASE = ['Namespace', 'Deployment', 'Service', 'NetworkPolicy', 'ConfigMap']
+const SQLITE = [...BASE, 'PersistentVolumeClaim']
+const POSTGRES = [...BASE, 'PodDisruptionBudget', 'NetworkPolicy']
+const MONITORING = ['ServiceMonitor', 'PrometheusRule']
 const OVERLAYS: readonly { name: string; folder: string; kinds: readonly string[] }[] = [
-  {
-    name: 'sqlite',
-    folder: join(FOLDER, 'sqlite'),
-    kinds: ['Namespace', 'Deployment', 'Service', 'NetworkPolicy', 'ConfigMap', 'PersistentVolumeClaim'],
-  },
-  {
-    name: 'sqlite with components',
-    folder: join(complete, 'sqlite'),
-    kinds: [
-      ...['Namespace', 'Deployment', 'Service', 'NetworkPolicy', 'ConfigMap', 'PersistentVolumeClaim'],
-      ...['ServiceMonitor', 'PrometheusRule'],
-    ],
-  },
-  {
-    name: 'postgres',
-    folder: join(FOLDER, 'postgres'),
-    kinds: [
-      ...['Namespace', 'Deployment', 'Service', 'NetworkPolicy', 'ConfigMap', 'PodDisruptionBudget'],
-      'NetworkPolicy',
-    ],
-  },
+  { name: 'sqlite', folder: join(FOLDER, 'sqlite'), kinds: SQLITE },
+  { name: 'sqlite with components', folder: join(complete, 'sqlite'), kinds: [...SQLITE, ...MONITORING] },
+  { name: 'postgres', folder: join(FOLDER, 'postgres'), kinds: POSTGRES },
   {
     name: 'postgres with components',
     folder: join(complete, 'postgres'),
-    kinds: [
-      ...['Namespace', 'Deployment', 'Service', 'NetworkPolicy', 'ConfigMap', 'PodDisruptionBudget'],
-      ...['NetworkPolicy', 'ServiceMonitor', 'PrometheusRule', 'ScaledObject'],
-    ],
+    kinds: [...POSTGRES, ...MONITORING, 'ScaledObject'],
   },
   { name: 'migration', folder: join(FOLDER, 'migration'), kinds: ['Job'] },
 ]
@@ -147,49 +130,41 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-interface Container {
-  readonly image: string
-  readonly args: readonly string[]
-  readonly ports?: readonly { readonly name: string; readonly containerPort: number }[]
-  readonly env: readonly { readonly name: string; readonly value: string }[]
-  readonly resources: {
-    readonly requests: Readonly<Record<string, string>>
-    readonly limits: Readonly<Record<string, string>>
-  }
-  readonly securityContext: unknown
-  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[]
-  readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } }
-  readonly startupProbe?: Probe
-  readonly readinessProbe?: Probe
-  readonly livenessProbe?: Probe
-}
-interface Probe {
-  readonly httpGet: { readonly path: string; readonly port: string }
-}
-interface Pod {
-  readonly metadata: { readonly labels: Readonly<Record<string, string>> }
-  readonly spec: {
-    readonly automountServiceAccountToken: boolean
-    readonly enableServiceLinks: boolean
-    readonly terminationGracePeriodSeconds?: number
-    readonly securityContext: Readonly<Record<string, unknown>>
-    readonly containers: readonly [Container]
-    readonly volumes: readonly { readonly name: string; readonly secret?: { readonly secretName: string } }[]
-    readonly topologySpreadConstraints?: readonly { readonly labelSelector: Selector }[]
-  }
-}
-interface Selector {
-  readonly matchLabels: Readonly<Record<string, string>>
+/** A part of a manifest. */
+type Part = Readonly<Record<string, unknown>>
+
+/** Returns what is at a path such as `spec.containers.0.image`. */
+function at<T = unknown>(part: unknown, path: string): T {
+  return path.split('.').reduce<unknown>((inner, key) => (inner as Part | undefined)?.[key], part) as T
 }
 
-function specOf<T>(overlay: string, kind: string): T {
+function specOf<T = Part>(overlay: string, kind: string): T {
   const folder = OVERLAYS.find(({ name }) => name === overlay)?.folder ?? ''
   const found = render(folder).find((one) => one.kind === kind)
   assert.ok(found, kind)
   return found.spec as T
 }
 
-const podOf = (overlay: string, kind: string) => specOf<{ template: Pod }>(overlay, kind).template
+interface Named {
+  readonly name: string
+  readonly value: string
+  readonly mountPath: string
+}
+
+/** What is in the template of a pod. */
+function podOf(overlay: string, kind: string) {
+  const template = at(specOf(overlay, kind), 'template')
+  const container = at<Part>(template, 'spec.containers.0')
+  return {
+    labels: at(template, 'metadata.labels'),
+    spec: at<Part>(template, 'spec'),
+    container,
+    env: container.env as readonly Named[],
+    volumeMounts: container.volumeMounts as readonly Named[],
+    volumes: at<readonly Named[]>(template, 'spec.volumes'),
+  }
+}
+
 const pods = [
   podOf('sqlite', 'Deployment'),
   podOf('postgres', 'Deployment'),
@@ -200,10 +175,9 @@ const servers = [pods[0], pods[1]]
 test('pods run without privileges, as the user of the image, and write only to volumes', () => {
   const dockerfile = read('Dockerfile')
   assert.match(dockerfile, /^USER 1000:1000$/m)
-  for (const { spec } of pods) {
-    const [container] = spec.containers
+  for (const { spec, container, volumeMounts, volumes } of pods) {
     assert.deepEqual([spec.automountServiceAccountToken, spec.enableServiceLinks], [false, false])
-    const { runAsNonRoot, runAsUser, fsGroup, seccompProfile } = spec.securityContext
+    const { runAsNonRoot, runAsUser, fsGroup, seccompProfile } = spec.securityContext as Part
     assert.deepEqual([runAsNonRoot, runAsUser, fsGroup], [true, 1000, 1000])
     assert.deepEqual(seccompProfile, { type: 'RuntimeDefault' })
     assert.deepEqual(container.securityContext, {
@@ -211,20 +185,20 @@ test('pods run without privileges, as the user of the image, and write only to v
       readOnlyRootFilesystem: true,
       capabilities: { drop: ['ALL'] },
     })
-    assert.ok(container.volumeMounts.some(({ mountPath }) => mountPath === '/tmp'))
-    const mounts = container.volumeMounts.map(({ name }) => name)
-    assert.deepEqual(mounts.toSorted(), spec.volumes.map(({ name }) => name).toSorted())
+    assert.ok(volumeMounts.some(({ mountPath }) => mountPath === '/tmp'))
+    const mounts = volumeMounts.map(({ name }) => name)
+    assert.deepEqual(mounts.toSorted(), volumes.map(({ name }) => name).toSorted())
     assert.equal(container.image, `registry.example.com/parley:${version}`)
   }
-  const data = pods[0].spec.containers[0].volumeMounts.find(({ name }) => name === 'data')
+  const data = pods[0].volumeMounts.find(({ name }) => name === 'data')
   assert.ok(dockerfile.includes(`VOLUME ${data?.mountPath}\n`))
 })
 
 test('the program reads each variable, and secrets from files', () => {
   const folder = mkdtempSync(join(complete, 'secrets-'))
-  for (const { spec } of pods) {
+  for (const { env: variables } of pods) {
     const env: Record<string, string> = {}
-    for (const { name, value } of spec.containers[0].env) {
+    for (const { name, value } of variables) {
       if (name === 'NODE_OPTIONS') continue
       if (name === 'PARLEY_CONFIG') {
         assert.equal(value, '/etc/parley/parley.config.json')
@@ -253,10 +227,10 @@ test('pods have time for the pause, the shutdown and the jobs', () => {
   const { usable, problems } = checkShape(merge(DEFAULTS, given) as Settings)
   assert.deepEqual(problems, [])
   const { shutdown, jobs } = usable
-  for (const { spec } of servers) {
-    const pause = spec.containers[0].lifecycle?.preStop.sleep.seconds ?? 0
+  for (const { spec, container } of servers) {
+    const pause = at<number>(container, 'lifecycle.preStop.sleep.seconds') ?? 0
     const needed = pause + shutdown.listen_seconds + jobs.drain_seconds + 3
-    assert.ok((spec.terminationGracePeriodSeconds ?? 0) >= needed, `${needed} s`)
+    assert.ok(Number(spec.terminationGracePeriodSeconds) >= needed, `${needed} s`)
   }
 })
 
@@ -267,14 +241,13 @@ function mib(text = ''): number {
 }
 
 test('the heap follows the memory limit and leaves room for threads, by an option that Node accepts', () => {
-  for (const { spec } of servers) {
-    const [{ env, resources }] = spec.containers
+  for (const { env, container } of servers) {
     const options = env.find(({ name }) => name === 'NODE_OPTIONS')?.value ?? ''
     const [, percent = ''] = /--max-old-space-size-percentage=(\d+)/.exec(options) ?? []
-    const limit = mib(resources.limits.memory)
+    const limit = mib(at(container, 'resources.limits.memory'))
     const heap = (limit * Number(percent)) / 100
     assert.ok(heap >= 512 && heap + 2 * DEFAULTS.cpu.thread_heap_mb <= limit, `${heap} of ${limit} MiB`)
-    assert.ok(mib(resources.requests.memory) <= limit)
+    assert.ok(mib(at(container, 'resources.requests.memory')) <= limit)
     const heapOf = (NODE_OPTIONS: string) => {
       const script = 'console.log(v8.getHeapStatistics().heap_size_limit)'
       const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], {
@@ -290,40 +263,31 @@ test('the heap follows the memory limit and leaves room for threads, by an optio
 })
 
 test('selectors choose the servers, ports and paths exist, and the scrape job has the name of the rules', () => {
-  const [port] = pods[0].spec.containers[0].ports ?? []
-  assert.match(read('Dockerfile'), new RegExp(`^EXPOSE ${port?.containerPort}$`, 'm'))
-  const { labels } = pods[1].metadata
-  assert.notDeepEqual(labels, pods[2].metadata.labels)
-  const overlay = 'postgres with components'
-  const service = specOf<{ selector: object; ports: { name: string; targetPort: string }[] }>(
-    overlay,
-    'Service',
-  )
-  const budget = specOf<{ selector: Selector }>(overlay, 'PodDisruptionBudget')
-  const spread = pods[1].spec.topologySpreadConstraints ?? []
+  const { name: port, containerPort } = at<Part>(pods[0].container, 'ports.0')
+  assert.match(read('Dockerfile'), new RegExp(`^EXPOSE ${containerPort}$`, 'm'))
+  const { labels, spec, container } = pods[1]
+  assert.notDeepEqual(labels, pods[2].labels)
+  const of = (kind: string) => specOf('postgres with components', kind)
+  const spread = spec.topologySpreadConstraints as readonly unknown[]
+  assert.equal(spread.length, 2)
+  const [service, monitor] = [of('Service'), of('ServiceMonitor')]
   for (const chosen of [
     service.selector,
-    specOf<{ selector: Selector }>(overlay, 'Deployment').selector.matchLabels,
-    budget.selector.matchLabels,
-    specOf<{ selector: Selector }>(overlay, 'ServiceMonitor').selector.matchLabels,
-    ...spread.map(({ labelSelector }) => labelSelector.matchLabels),
+    ...[of('Deployment'), of('PodDisruptionBudget'), monitor].map((one) => at(one, 'selector.matchLabels')),
+    ...spread.map((one) => at(one, 'labelSelector.matchLabels')),
   ]) {
     assert.deepEqual(chosen, labels)
   }
-  assert.equal(spread.length, 2)
-  assert.equal(service.ports[0]?.targetPort, port?.name)
-  const [endpoint] = specOf<{ endpoints: { port: string; path: string }[] }>(
-    overlay,
-    'ServiceMonitor',
-  ).endpoints
-  assert.deepEqual([endpoint?.port, endpoint?.path], [service.ports[0]?.name, '/metrics'])
-  const { startupProbe, readinessProbe, livenessProbe } = pods[1].spec.containers[0]
-  const probes = [startupProbe, readinessProbe, livenessProbe].map((probe) => probe?.httpGet)
-  const paths = ['/healthz', '/readyz', '/healthz']
-  assert.deepEqual(
-    probes,
-    paths.map((path) => ({ path, port: port?.name })),
-  )
+  assert.equal(at(service, 'ports.0.targetPort'), port)
+  const { port: scraped, path } = at<Part>(monitor, 'endpoints.0')
+  assert.deepEqual([scraped, path], [at(service, 'ports.0.name'), '/metrics'])
+  for (const [probe, path] of [
+    ['startupProbe', '/healthz'],
+    ['readinessProbe', '/readyz'],
+    ['livenessProbe', '/healthz'],
+  ] as const) {
+    assert.deepEqual(at(container, `${probe}.httpGet`), { path, port })
+  }
   const found = render(join(complete, 'postgres')).find(({ kind }) => kind === 'Service')
   assert.ok(read('deploy/prometheus-alerts.yml').includes(`job="${found?.metadata.name}"`))
 })
@@ -336,33 +300,24 @@ test('the rules are those of deploy/prometheus-alerts.yml', () => {
 })
 
 test('KEDA scales on metrics that exist, and alone decides about the number of nodes', () => {
-  interface Scaled {
-    readonly scaleTargetRef: { readonly name: string }
-    readonly minReplicaCount: number
-    readonly triggers: readonly { readonly metadata: { readonly query: string } }[]
-  }
-  const { triggers, scaleTargetRef, minReplicaCount } = specOf<Scaled>(
-    'postgres with components',
-    'ScaledObject',
-  )
+  const { triggers, scaleTargetRef, minReplicaCount } = specOf('postgres with components', 'ScaledObject')
   assert.deepEqual(
-    triggers.map(({ metadata }) => metadata.query),
+    (triggers as readonly unknown[]).map((trigger) => at(trigger, 'metadata.query')),
     ['max(parley_queue_jobs{job="parley"})', 'max(parley_queue_oldest_age_seconds{job="parley"})'],
   )
   const page = read('docs/monitoring.md')
   for (const name of ['parley_queue_jobs', 'parley_queue_oldest_age_seconds'])
     assert.ok(page.includes(`\`${name}\``))
-  assert.equal(scaleTargetRef.name, 'parley')
-  const fixed = specOf<{ replicas?: number }>('postgres', 'Deployment').replicas
-  assert.equal(fixed, minReplicaCount)
-  assert.equal(specOf<{ replicas?: number }>('postgres with components', 'Deployment').replicas, undefined)
+  assert.equal(at(scaleTargetRef, 'name'), 'parley')
+  assert.equal(specOf('postgres', 'Deployment').replicas, minReplicaCount)
+  assert.equal(specOf('postgres with components', 'Deployment').replicas, undefined)
 })
 
 test('no manifest contains a secret, and the recipe creates the one that they refer to', () => {
   const page = read('docs/recipes/kubernetes.md')
-  const files = pods.flatMap(({ spec }) => {
-    assert.ok(spec.volumes.some(({ secret }) => secret?.secretName === 'parley'))
-    return spec.containers[0].env.filter(({ name }) => name.endsWith('_FILE')).map(({ value }) => value)
+  const files = pods.flatMap(({ volumes, env }) => {
+    assert.ok(volumes.some((volume) => at(volume, 'secret.secretName') === 'parley'))
+    return env.filter(({ name }) => name.endsWith('_FILE')).map(({ value }) => value)
   })
   for (const file of files) assert.ok(page.includes(`--from-file=${file.split('/').at(-1)}=`), file)
   const all = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' })

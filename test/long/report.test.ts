@@ -76,6 +76,13 @@ test('each test that says figures is in the report, by file, with its result', a
   })
   assert.equal(code, 0)
   assert.match(terminal, /✔ number 1/, 'the terminal shows what it always shows')
+  await t.test('the report names the day and the machine', () => {
+    assert.equal(report[0], '# Test report')
+    const head = report.join('\n')
+    assert.match(head, /\| date \| \d{4}-\d\d-\d\d \d\d:\d\d UTC \|/)
+    assert.match(head, /\| machine \| \d+ cores? \(.+\), \d+ GiB, .+ \|/)
+    assert.ok(head.includes(`| Node | ${process.version} |`))
+  })
   const from = report.indexOf('## a.test.mjs')
   assert.deepEqual(report.slice(from), [
     '## a.test.mjs',
@@ -101,15 +108,6 @@ test('each test that says figures is in the report, by file, with its result', a
     '| 8 | 7 | 0 | 0 | 1 | 0 | N s |',
     '',
   ])
-})
-
-test('the report names the day and the machine', async (t) => {
-  const { report } = await run(t, { 'a.test.mjs': `test('one', () => {})` })
-  assert.equal(report[0], '# Test report')
-  const head = report.join('\n')
-  assert.match(head, /\| date \| \d{4}-\d\d-\d\d \d\d:\d\d UTC \|/)
-  assert.match(head, /\| machine \| \d+ cores? \(.+\), \d+ GiB, .+ \|/)
-  assert.ok(head.includes(`| Node | ${process.version} |`))
 })
 
 test('what failed is in the report whether it says figures or not, with what it said', async (t) => {

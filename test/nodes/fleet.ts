@@ -30,8 +30,8 @@ export interface FleetOptions {
   readonly settings?: Readonly<Record<string, unknown>>
   /** A database in a separate cluster; if absent, one in the shared cluster. */
   readonly databaseUrl?: string
-  /** The source file of the program in another clone. It then creates the database and runs the nodes. */
-  readonly main?: string
+  /** How the nodes are started. A source file in another clone also creates the database. */
+  readonly program?: ProgramOptions
 }
 
 /** The lease in these tests, in seconds; with PARLEY_LONG=1, the default of real nodes. */
@@ -49,12 +49,11 @@ export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fl
     jobs: { lease_seconds: LEASE_S, concurrency: 16, max_attempts: 1000, ...options.jobs },
   }
   const place = await installation(t, { upstream: options.upstream, settings, databaseUrl })
-  const program: ProgramOptions = options.main === undefined ? {} : { main: options.main }
+  const program: ProgramOptions = options.program ?? {}
   const createKey = ['keys', 'create', '--account', 'acme', '--tier', 'user_max']
-  const { stdout, stderr } = await place.parley(createKey, program)
-  assert.match(stdout, /^prl_/, stderr)
-  const fleet = new Fleet(place, databaseUrl, stdout.trim())
-  // All nodes start at once, and migrate the same empty database.
+  const key = (await place.output(createKey, program)).trim()
+  const fleet = new Fleet(place, databaseUrl, key)
+  // All nodes start at once, on the database that the command has created.
   await Promise.all(Array.from({ length: options.nodes }, () => fleet.add(program)))
   return fleet
 }
@@ -142,6 +141,11 @@ export class Fleet {
     }
   }
 
+  /** Resolves when no job is open, including those that were stored although the caller got no response. */
+  async allSettled(signal: AbortSignal): Promise<void> {
+    await this.until(signal, 'select not exists (select 1 from open_jobs)')
+  }
+
   /** Checks that every stored job has an outcome and that none is open. Returns the number of jobs. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
@@ -152,6 +156,12 @@ export class Fleet {
     assert.deepEqual([open?.jobs, left?.jobs], [0, 0])
     return Number(all?.jobs)
   }
+}
+
+/** Returns the node's name, which is in its log. */
+export async function nodeName({ program }: Server): Promise<string> {
+  const [, node = ''] = await program.logged(/"node":"(\w+)"/)
+  return node
 }
 
 async function rowsOf(

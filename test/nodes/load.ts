@@ -14,6 +14,7 @@ import assert from 'node:assert/strict'
 import { setTimeout } from 'node:timers/promises'
 import { reply, type Script } from '../model-server.ts'
 import type { Reply } from '../process/caller.ts'
+import { during } from '../process/during.ts'
 import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
 
@@ -42,7 +43,6 @@ export class Load {
   readonly #asking: Promise<unknown>
   #over = false
   #accepted = 0
-  #watchers: { count: number; resolve: () => void }[] = []
 
   constructor(fleet: Fleet, callers: number) {
     this.#fleet = fleet
@@ -55,10 +55,8 @@ export class Load {
 
   /** Resolves when this many more requests have been accepted. Rejects if a response was wrong. */
   async more(count: number): Promise<void> {
-    const enough = new Promise<void>((resolve) =>
-      this.#watchers.push({ count: this.#accepted + count, resolve }),
-    )
-    await Promise.race([enough, this.#asking])
+    const enough = this.#accepted + count
+    await during(this.#asking, () => this.#accepted >= enough)
   }
 
   /** Resolves when all callers have their last response. */
@@ -81,7 +79,7 @@ export class Load {
       else if (reply.status === 503) await this.#refuse(reply)
       else {
         this.ledger.accepted(contents, reply)
-        this.#accept()
+        this.#accepted += 1
       }
     }
   }
@@ -90,10 +88,5 @@ export class Load {
     assert.ok(Number(headers['retry-after']) > 0, 'a 503 says when to come again')
     this.refused += 1
     await setTimeout(AFTER_REFUSAL_MS)
-  }
-
-  #accept(): void {
-    this.#accepted += 1
-    for (const { resolve } of this.#watchers.filter(({ count }) => count <= this.#accepted)) resolve()
   }
 }

@@ -4,28 +4,35 @@ import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import type { Lifetime } from '../parley.ts'
 import type { Server } from '../process/server-process.ts'
-import { LEASE_S, startFleet, TAKEN_OVER_S } from './fleet.ts'
+import { eventually } from '../support/eventually.ts'
+import { LONG } from '../support/long-form.ts'
+import { LEASE_S, nodeName, startFleet, TAKEN_OVER_S } from './fleet.ts'
 import { Load, unhurried } from './load.ts'
 
-const timeout = 180_000
-
 const NODES = 3
+const ADMIN_TOKEN = 'an-admin-token-for-this-test'
+const KEYS = LONG ? 200 : 4
+/** How many keys are revoked at the same time. */
+const AT_ONCE = LONG ? 8 : 4
+/** Every node rejects a revoked key within this time. */
+const REJECTED_WITHIN_MS = 5000
+/** One in this many keys is revoked by a command; the others are revoked by a node. */
+const BY_COMMAND = 4
 
+const program = { env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } }
 /** The tests that need three nodes and leave three share these nodes, because starting nodes takes most of their time. */
 const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
   const models = await startModelServer({ script: unhurried }, t)
-  const fleet = await startFleet(t, { nodes, upstream: models.baseUrl })
+  const fleet = await startFleet(t, { nodes, upstream: models.baseUrl, program })
   return { models, fleet }
 }
 
-test('three nodes settle every job exactly once, and call the model once for each', {
-  timeout,
-}, async () => {
+test('three nodes settle every job exactly once, and call the model once for each', async () => {
   const { models, fleet } = shared
-  const load = new Load(fleet, 12)
-  await load.more(150)
+  const load = new Load(fleet, 6)
+  await load.more(80)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   assert.equal(await fleet.assertAllSettledOnce(), load.ledger.size)
@@ -34,12 +41,10 @@ test('three nodes settle every job exactly once, and call the model once for eac
   assert.equal(shares.length, 3, 'all nodes took part')
 })
 
-test('jobs of a killed node end on others after its lease has expired, and no sooner', {
-  timeout,
-}, async (t) => {
+test('jobs of a killed node end on others after its lease has expired, and no sooner', async (t) => {
   const { models, fleet } = shared
-  const load = new Load(fleet, 12)
-  await load.more(100)
+  const load = new Load(fleet, 6)
+  await load.more(50)
   // From here on, the model server holds its requests, so that jobs are running when the node crashes.
   models.script = () => reply.stall()
   await fleet.until(t.signal, 'select count(distinct node) = 3 from open_jobs where node is not null')
@@ -67,58 +72,22 @@ test('jobs of a killed node end on others after its lease has expired, and no so
   assert.ok(seconds < TAKEN_OVER_S, `it took ${seconds} s`)
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   await fleet.assertAllSettledOnce()
-  await fleet.add()
+  await fleet.add(program)
   t.diagnostic(`${ids.length} jobs, ended ${seconds.toFixed(1)} s after the kill, lease ${LEASE_S} s`)
 })
 
-test('a node that was stopped past its lease writes nothing of what it held, and works on', {
-  timeout,
-}, async (t) => {
-  const { models, fleet } = await start(t, 1)
-  const [paused] = fleet.nodes
-  assert.ok(paused)
-  models.script = () => reply.stall()
-  // One slot of 16 is reserved for other accounts.
-  const contents = Array.from({ length: 15 }, (_, index) => `job ${index}`)
-  const { body } = await fleet.caller(paused).batch(contents)
-  const ids = body.data?.job_ids ?? []
-  await models.received(contents.length)
-  const node = await nodeName(paused)
-  const other = await fleet.add()
-  paused.kill('SIGSTOP')
-  // The other node has rescued all jobs. It calls the model for the first of them, and settles all while the first node is
-  // stopped.
-  await models.received(contents.length + 1)
-  models.script = (_request, index) => (index >= 0 ? reply.text('a late answer') : undefined)
-  models.release()
-  await fleet.until(t.signal, 'select count(*) = $1::int from outcomes', [contents.length])
-  const before = await fleet.rows('select * from outcomes order by id')
-  assert.ok(before.every((row) => row.node !== node))
-  paused.kill('SIGCONT')
-  // The node receives its own answers too late. It must not write any of them, and notices that its lease has expired.
-  await paused.program.logged(/the lease of this node expired/)
-  assert.equal(await counted(paused, 'leases_lost_total'), 1)
-  assert.equal(await counted(other, 'jobs_reclaimed_total'), contents.length)
-  models.script = () => undefined
-  const { status, body: later } = await fleet.caller(paused).single('after the pause')
-  assert.equal(status, 200)
-  assert.equal(later.data?.result?.response_content, 'echo: after the pause')
-  const ofBefore = await fleet.rows('select * from outcomes where id = any($1::uuid[]) order by id', [ids])
-  assert.deepEqual(ofBefore, before)
-})
-
-test('a rolling restart under load loses nothing and rejects nothing', { timeout }, async (t) => {
+test('a rolling restart under load loses nothing and rejects nothing', async (t) => {
   const { fleet } = shared
   const earlier = await fleet.assertAllSettledOnce()
-  const load = new Load(fleet, 6)
+  const load = new Load(fleet, 3)
   for (const node of [...fleet.nodes]) {
-    await load.more(60)
-    await fleet.add()
+    await load.more(30)
+    await fleet.add(program)
     fleet.remove(node)
     const exit = await node.stop()
     assert.deepEqual(exit, { code: 0, signal: null })
   }
-  await load.more(60)
+  await load.more(30)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
   // The counts are equal, because a request whose connection was closed was not accepted.
@@ -127,7 +96,7 @@ test('a rolling restart under load loses nothing and rejects nothing', { timeout
   t.diagnostic(`${load.ledger.size} jobs, ${load.cutOff} requests met a closing connection`)
 })
 
-test('a node that only accepts and one that only works answer a caller together', { timeout }, async (t) => {
+test('a node that only accepts and one that only works answer a caller together', async (t) => {
   const { fleet } = await start(t, 0)
   const api = await fleet.add({ args: ['--role', 'api'] })
   const worker = await fleet.add({ args: ['--role', 'worker'] })
@@ -144,14 +113,55 @@ test('a node that only accepts and one that only works answer a caller together'
   assert.equal(kept.headers['x-cache'], 'hit')
 })
 
-/** Returns the node's name, which is in its log. */
-async function nodeName({ program }: Server): Promise<string> {
-  const [, node = ''] = await program.logged(/"node":"(\w+)"/)
-  return node
+interface Key {
+  readonly id: string
+  readonly key: string
 }
 
-/** Returns the value of a counter in the node's metrics. */
-async function counted({ url }: Server, name: string): Promise<number> {
-  const text = await (await fetch(`${url}/metrics`)).text()
-  return Number(new RegExp(`^parley_${name} (\\d+)$`, 'm').exec(text)?.[1])
+test(`${KEYS} keys revoked under load are rejected by all nodes within ${REJECTED_WITHIN_MS / 1000} seconds`, async (t) => {
+  const { fleet } = shared
+  const load = new Load(fleet, 4)
+  const left = Array.from({ length: KEYS }, (_, index) => index).values()
+  const revoked: Key[] = []
+  let slowestMs = 0
+  const admin = async (index: number, path: string, body: object) => {
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }
+    const url = `${fleet.nodes[index % NODES]?.url}/admin/api/${path}`
+    const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })
+    assert.ok(response.ok, `${response.status}`)
+    return ((await response.json()) as { data: Key }).data
+  }
+  /** Waits until each node responds to the key with this status. */
+  const answered = async ({ key }: Key, expected: number) => {
+    const statuses = () => Promise.all(fleet.nodes.map((node) => statusOf(node, key)))
+    await eventually(statuses, (all) => all.every((status) => status === expected), { signal: t.signal })
+  }
+  const work = async () => {
+    for (const index of left) {
+      const key = await admin(index, 'keys', { account: `account-${index}`, tier: 'user_go' })
+      await answered(key, 200)
+      if (index % BY_COMMAND === 0) assert.equal((await fleet.parley(['keys', 'revoke', key.id])).code, 0)
+      else await admin(index, `keys/${key.id}/revoke`, {})
+      const revokedMs = performance.now()
+      await answered(key, 401)
+      slowestMs = Math.max(slowestMs, performance.now() - revokedMs)
+      revoked.push(key)
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  assert.ok(slowestMs < REJECTED_WITHIN_MS, `once a key was accepted for ${slowestMs} ms more`)
+  for (const node of fleet.nodes) {
+    for (const { key } of revoked) assert.equal(await statusOf(node, key), 401, 'a revoked key works again')
+  }
+  await load.stop()
+  await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
+  t.diagnostic(
+    `${KEYS} keys, rejected ${Math.round(slowestMs)} ms after the revocation at most; ${load.ledger.size} jobs meanwhile`,
+  )
+})
+
+async function statusOf({ url }: Server, key: string): Promise<number> {
+  const response = await fetch(`${url}/api/v1/me`, { headers: { 'x-api-key': key } })
+  await response.arrayBuffer()
+  return response.status
 }

@@ -99,43 +99,23 @@ const CADDY: Proxy = {
   reload: (path) => ['caddy', 'reload', '--adapter', 'caddyfile', '--config', path],
 }
 
-for (const proxy of [NGINX, CADDY]) {
-  const isThere = spawnSync(proxy.name, [...proxy.version]).status === 0
-  const skip = !LONG
-    ? 'only in the long form: it takes minutes'
-    : isThere
-      ? false
-      : `${proxy.name} is not installed`
-  const timeout = 900_000
-  test(`${proxy.name}: ${RESTARTS} restarts of nodes on TCP fail no request`, { skip, timeout }, (t) =>
-    restarts(t, proxy, { onSockets: false, hearsLate: false }),
-  )
-  test(
-    `${proxy.name}: ${RESTARTS} restarts of nodes on Unix sockets fail no request`,
-    { skip: proxy.problemOnSockets ?? skip, timeout },
-    (t) => restarts(t, proxy, { onSockets: true, hearsLate: false }),
-  )
-  test(
-    `${proxy.name}: ${RESTARTS} restarts of nodes that leave its configuration late fail no request`,
-    {
-      skip,
-      timeout,
-    },
-    (t) => restarts(t, proxy, { onSockets: false, hearsLate: true }),
-  )
-}
+const RUNS: readonly (readonly [nodes: string, run: Run])[] = [
+  ['on TCP', { onSockets: false, hearsLate: false }],
+  ['on Unix sockets', { onSockets: true, hearsLate: false }],
+  ['that leave its configuration late', { onSockets: false, hearsLate: true }],
+]
 
 for (const proxy of [NGINX, CADDY]) {
   const isThere = spawnSync(proxy.name, [...proxy.version]).status === 0
-  const skip = isThere ? false : `${proxy.name} is not installed`
-  test(
-    `${proxy.name}: a file of ${FILE_MB} MB is stored while it arrives, and runs as a batch`,
-    {
-      skip,
-      timeout: 900_000,
-    },
-    (t) => uploadAndBatch(t, proxy),
-  )
+  const isMissing = isThere ? false : `${proxy.name} is not installed`
+  for (const [nodes, run] of RUNS) {
+    const problem = run.onSockets ? proxy.problemOnSockets : undefined
+    const skip = problem ?? (LONG ? isMissing : 'only in the long form: it takes minutes')
+    const title = `${proxy.name}: ${RESTARTS} restarts of nodes ${nodes} fail no request`
+    test(title, { skip }, (t) => restarts(t, proxy, run))
+  }
+  const title = `${proxy.name}: a file of ${FILE_MB} MB is stored while it arrives, and runs as a batch`
+  test(title, { skip: isMissing }, (t) => uploadAndBatch(t, proxy))
 }
 
 interface Run {
@@ -151,8 +131,7 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
     databaseUrl: await freshRealDatabase(t),
     settings: { trust_proxy: '127.0.0.1', shutdown: { listen_seconds: LISTEN_S } },
   })
-  const created = await place.parley(['keys', 'create', '--account', 'acme', '--tier', 'user_max'])
-  const key = created.stdout.trim()
+  const key = await place.key('acme')
   const nodes: { program: Program; readonly at: Place }[] = []
   for (const name of ['a', 'b']) nodes.push(await startNode(place, onSockets ? onSocket(place, name) : null))
   const addresses = nodes.map(({ at }) => at.address)

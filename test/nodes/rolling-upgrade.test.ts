@@ -21,7 +21,6 @@ import { unhurried } from './load.ts'
 const CLONE = process.env.TEST_OTHER_CLONE
 const skip = CLONE ? false : 'TEST_OTHER_CLONE names no clone of another version'
 const main = resolve(CLONE ?? '', 'src/main.ts')
-const timeout = 600_000
 const CALLERS = 6
 const BATCH = 10
 /** How many requests each combination of nodes accepts. */
@@ -131,12 +130,11 @@ class Jobs {
 }
 
 test('nodes of another version are replaced one by one under load, with a kill of one of each', {
-  timeout,
   skip,
 }, async (t) => {
   const models = await startModelServer({ script, keep: false }, t)
   const receiver = await startReceiver({}, t)
-  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, settings, main })
+  const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl, settings, program: { main } })
   const [killed, replaced] = fleet.nodes
   assert.ok(killed && replaced)
 
@@ -196,7 +194,6 @@ test('nodes of another version are replaced one by one under load, with a kill o
 })
 
 test('a SQLite file of another version, whose server was killed at work, is opened by this one', {
-  timeout,
   skip,
 }, async (t) => {
   const models = await startModelServer({ script, keep: false }, t)

@@ -1,5 +1,5 @@
 /**
- * `parley send`, `job` and `batch` as processes, with a server as another process.
+ * `parley send`, `job` and `batch`, with a server as another process.
  *
  * ```ts
  * const { place, ask } = await startAsking(t)
@@ -10,7 +10,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Lifetime } from '../parley.ts'
-import { type RunCommand, startCommands } from './many-commands.ts'
 import {
   type Ended,
   type Installation,
@@ -18,6 +17,7 @@ import {
   installation,
   MAIN,
   type Program,
+  type ProgramOptions,
   type Server,
 } from './server-process.ts'
 
@@ -27,45 +27,29 @@ export interface Asking {
   readonly key: string
   /** Runs `parley …` to its end. The URL and the key are in its environment. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** Runs commands in one shared process; see many-commands.ts. */
-  readonly run: RunCommand
   /** Starts `parley …` as a process that the test can watch and end midway. */
   begin(args: readonly string[], options?: AskOptions): Program
   /** Writes a file into the folder in which the commands run. */
   write(name: string, text: string): Promise<string>
 }
 
-export interface AskOptions {
-  readonly env?: Readonly<Record<string, string | undefined>>
-  readonly stdin?: string
-}
+type AskOptions = Pick<ProgramOptions, 'env' | 'stdin'>
 
 /** Starts a server on a free port, and returns client commands for it. */
 export async function startAsking(t: Lifetime, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
   const key = await server.firstKey()
-  const begin = (args: readonly string[], { env, stdin }: AskOptions = {}) => {
-    const program = place.spawn([process.execPath, MAIN, ...args], {
-      env: { PARLEY_URL: server.url, PARLEY_API_KEY: key, ...env },
-    })
-    program.write(stdin ?? '')
-    return program
-  }
-  let commands: Promise<RunCommand> | undefined
+  const envOf = (env: AskOptions['env']) => ({ PARLEY_URL: server.url, PARLEY_API_KEY: key, ...env })
   return {
     place,
     server,
     key,
-    begin,
-    async run(args, { env } = {}) {
-      commands ??= startCommands(t, place)
-      return (await commands)(args, { env: { PARLEY_URL: server.url, PARLEY_API_KEY: key, ...env } })
-    },
-    async ask(args, asked) {
-      const program = begin(args, asked)
-      const exit = await program.exited
-      return { ...exit, stdout: program.stdout, stderr: program.stderr }
+    ask: (args, { env, ...options } = {}) => place.parley(args, { ...options, env: envOf(env) }),
+    begin(args, { env, stdin = '' } = {}) {
+      const program = place.spawn([process.execPath, MAIN, ...args], { env: envOf(env) })
+      program.write(stdin)
+      return program
     },
     async write(name, text) {
       const file = join(place.folder, name)

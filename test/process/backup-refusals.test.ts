@@ -4,43 +4,42 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'node:test'
+import { assertEnded, reported } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
-const timeout = 60_000
 const PASSWORD = 'pass-word-that-nobody-sees'
 /** The limit of file sizes, in blocks of 512 bytes. */
 const LIMIT_BLOCKS = 64
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 
-test('a backup and its restore are reported in plain text', { timeout }, async (t) => {
+test('a backup and its restore are reported in plain text', async (t) => {
   const place = await installation(t)
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  await place.key('ada')
   const made = await place.parley(['backup', 'one.db'])
   assert.deepEqual([made.code, made.stderr], [0, ''])
   assert.match(made.stdout, /^Backed up sqlite:\S+parley\.db to one\.db in \d+\.\d s: \d+\.\d MB\.\n/)
   assert.match(made.stdout, /^accounts +1\nkeys +1\njobs pending +0\njobs assigned +0\n/m)
 
   const twice = await place.parley(['backup', 'one.db'])
-  assert.deepEqual([twice.code, twice.stdout], [1, ''])
-  assert.match(twice.stderr, /^one\.db already exists\. Name another file, or replace it with --force\.\n$/)
-  const over = await place.parley(['restore', 'one.db'])
-  assert.deepEqual([over.code, over.stdout], [1, ''])
-  assert.match(over.stderr, /parley\.db holds accounts or jobs, .*With --force/)
+  reported(twice, /^one\.db already exists\. Name another file, or replace it with --force\.\n$/)
+  reported(await place.parley(['restore', 'one.db']), /parley\.db holds accounts or jobs, .*With --force/)
   const forced = await place.parley(['restore', 'one.db', '--force'])
-  assert.deepEqual([forced.code, forced.stderr], [0, ''])
-  assert.match(forced.stdout, /^Restored one\.db to sqlite:\S+parley\.db in \d+\.\d s\.\n/)
+  assertEnded(forced, {
+    code: 0,
+    stderr: '',
+    stdout: /^Restored one\.db to sqlite:\S+parley\.db in \d+\.\d s\.\n/,
+  })
   assert.match(forced.stdout, /\nThe previous database was renamed to \S+parley\.db\.replaced-\S+\.\n/)
   assert.match(
     forced.stdout,
     /\nKeys that were revoked since the backup are valid again, and so are admin tokens/,
   )
   const missing = await place.parley(['backup', 'x.db'], { env: { DATABASE_URL: 'sqlite:none/none.db' } })
-  assert.deepEqual([missing.code, missing.stdout], [1, ''])
-  assert.match(missing.stderr, /^There is no database none\/none\.db to back up\.\n$/)
+  reported(missing, /^There is no database none\/none\.db to back up\.\n$/)
   assert.ok(!readdirSync(place.folder).includes('none'), 'nothing is made')
 })
 
-test('on a Postgres, the command to run is printed, without the password', { timeout }, async (t) => {
+test('on a Postgres, the command to run is printed, without the password', async (t) => {
   const place = await installation(t)
   const address = `postgres://me:${PASSWORD}@db.internal:5433/parley?sslmode=require&password=${PASSWORD}&max=3`
   const env = { DATABASE_URL: address }
@@ -56,11 +55,10 @@ test('on a Postgres, the command to run is printed, without the password', { tim
 })
 
 test('a full disk is reported, and nothing is left on it', {
-  timeout,
   skip: canLimit ? false : 'this system has no `ulimit -f`',
 }, async (t) => {
   const place = await installation(t)
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  await place.key('ada')
   mkdirSync(join(place.folder, 'backups'))
   const command = `ulimit -S -f ${LIMIT_BLOCKS}; exec "${process.execPath}" "${MAIN}" backup backups/one.db`
   const program = place.spawn(['sh', '-c', command])

@@ -1,11 +1,9 @@
 /** Tests that conformance/batch.mjs reports what a wrong server does with the lines of a batch. */
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import test from 'node:test'
 import { freePort } from '../postgres/cluster.ts'
+import { serveHttp } from './http-server.ts'
 import { CLONE, installation } from './server-process.ts'
 
 const result = (id: string, content: string) => ({
@@ -21,7 +19,7 @@ test('a server that loses, doubles, mixes up and repeats lines', async (t) => {
     output: [right(0), right(1), right(1), result('line-2', 'Another answer.'), right(7), right(99)],
     error: [{ custom_id: 'line-3', error: { code: 'batch_expired' } }],
   }
-  const server = createServer(async (request, response) => {
+  const url = await serveHttp(t, async (request, response) => {
     request.resume()
     const send = (body: unknown) => response.end(JSON.stringify(body))
     const [, fileId = ''] = /\/files\/(\w+)\/content$/.exec(request.url ?? '') ?? []
@@ -37,13 +35,11 @@ test('a server that loses, doubles, mixes up and repeats lines', async (t) => {
       }
       send({ id: 'b', status: 'completed' })
     } else send({ id: 'b', status: 'completed', output_file_id: 'output', error_file_id: 'error' })
-  }).listen(0, '127.0.0.1')
-  t.after(() => server.close())
-  await once(server, 'listening')
+  })
   const place = await installation(t)
   const program = place.spawn([
     ...[process.execPath, join(CLONE, 'conformance/batch.mjs'), '--model', 'm', '--lines', '5'],
-    ...['--base-url', `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`],
+    ...['--base-url', `${url}/v1`],
     ...['--model-port', `${modelPort}`, '--restart', 'true'],
   ])
   const { code } = await program.exited

@@ -3,15 +3,13 @@
  */
 import assert from 'node:assert/strict'
 import { readdir, readFile, stat } from 'node:fs/promises'
-import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import test, { after, type TestContext } from 'node:test'
+import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
+import { serveHttp } from './http-server.ts'
+import { assertEnded, reported } from './mistakes.ts'
 import { MAIN } from './server-process.ts'
-
-const timeout = 60_000
 
 const models = await startModelServer({
   script: ({ body }) => {
@@ -41,7 +39,7 @@ async function customIds(name: string): Promise<string[]> {
     .map((line) => JSON.parse(line).custom_id)
 }
 
-test('a batch is created from a file, waited for, and downloaded into two files', { timeout }, async () => {
+test('a batch is created from a file, waited for, and downloaded into two files', async () => {
   await write('lines.jsonl', linesOf('one', 'two', 'bad'))
   const created = await ask(['batches', 'create', 'lines.jsonl', '--metadata', 'team=a'])
   assert.deepEqual([created.code, created.stderr], [0, ''])
@@ -49,8 +47,7 @@ test('a batch is created from a file, waited for, and downloaded into two files'
   assert.match(id, /^batch_[\w-]+$/)
 
   const shown = await ask(['batches', 'show', id, '--wait'])
-  assert.equal(shown.code, 2)
-  assert.match(shown.stdout, /: completed\nlines +2 answered, 1 failed, of 3\n/)
+  assertEnded(shown, { code: 2, stdout: /: completed\nlines +2 answered, 1 failed, of 3\n/ })
   const { status, metadata, request_counts } = JSON.parse(
     (await ask(['batches', 'show', id, '--json'])).stdout,
   )
@@ -87,7 +84,7 @@ test('a batch is created from a file, waited for, and downloaded into two files'
   assert.ok((await stat('/dev/null')).isCharacterDevice())
 })
 
-test('--wait, standard input, and the endpoint of responses', { timeout }, async () => {
+test('--wait, standard input, and the endpoint of responses', async () => {
   const body = { model: 'gpt-5-mini', input: 'Hello' }
   const line = { custom_id: 'r', method: 'POST', url: '/v1/responses', body }
   const waited = await ask(['batches', 'create', '-', '--endpoint', 'responses', '--wait', '--json'], {
@@ -103,32 +100,24 @@ test('--wait, standard input, and the endpoint of responses', { timeout }, async
   assert.equal(JSON.parse((await ask(['batches', 'list', '--limit', '1', '--json'])).stdout)[0].id, id)
 })
 
-test('one that runs is shown with 5, cannot be downloaded, and is cancelled', { timeout }, async () => {
+test('one that runs is shown with 5, cannot be downloaded, and is cancelled', async () => {
   await write('stalls.jsonl', linesOf('stall'))
   const waiting = begin(['batches', 'create', 'stalls.jsonl', '--wait'])
   await models.received(1 + models.requests.length)
   const [{ id }] = JSON.parse((await ask(['batches', 'list', '--json'])).stdout)
   assert.equal((await ask(['batches', 'show', id])).code, 5)
   const early = await ask(['batches', 'download', id])
-  assert.deepEqual([early.code, early.stdout], [5, ''])
-  assert.match(early.stderr, /is in progress\. Its files can be read when it has ended/)
+  reported(early, /is in progress\. Its files can be read when it has ended/, 5)
   const cancelled = await ask(['batches', 'cancel', id])
-  assert.deepEqual([cancelled.code, cancelled.stdout], [0, ''])
-  assert.match(cancelled.stderr, /is being cancelled/)
-  const ended = { ...(await waiting.exited), stdout: waiting.stdout }
-  assert.equal(ended.code, 2)
-  assert.match(ended.stdout, /: cancelled\nlines +0 answered, 1 failed, of 1\n/)
+  reported(cancelled, /is being cancelled/, 0)
+  assertEnded(await waiting.ended(), { code: 2, stdout: /: cancelled\nlines +0 answered, 1 failed, of 1\n/ })
   models.release()
 })
 
-test('wrong lines are named, and other mistakes have the exit codes of the other client commands', {
-  timeout,
-}, async () => {
+test('wrong lines are named, and other mistakes have the exit codes of the other client commands', async () => {
   await write('wrong.jsonl', `${linesOf('x')}nothing\n`)
   const wrong = await ask(['batches', 'create', 'wrong.jsonl', '--wait'])
-  assert.equal(wrong.code, 2)
-  assert.match(wrong.stdout, /: failed\n/)
-  assert.match(wrong.stderr, /\nline 2: invalid_json_line: /)
+  assertEnded(wrong, { code: 2, stdout: /: failed\n/, stderr: /\nline 2: invalid_json_line: / })
   const download = await ask(['batches', 'download', /batch_\S+/.exec(wrong.stderr)?.[0] ?? ''])
   assert.deepEqual([download.code, /has no results/.test(download.stderr)], [2, true])
 
@@ -141,17 +130,10 @@ test('wrong lines are named, and other mistakes have the exit codes of the other
   assert.deepEqual([away.code, /^Cannot reach http:\/\/127\.0\.0\.1:9\/v1: /.test(away.stderr)], [4, true])
 })
 
-async function startServer(t: TestContext, respond: RequestListener): Promise<string> {
-  const server = createServer(respond)
-  t.after(() => server.close().closeAllConnections())
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-test('a server that is not Parley is named, whatever it responds', { timeout }, async (t) => {
+test('a server that is not Parley is named, whatever it responds', async (t) => {
   await write('lines.jsonl', linesOf('one'))
   for (const body of ['<html>Welcome</html>', '{"id":"batch_x"}', '']) {
-    const url = await startServer(t, (_, response) => response.end(body))
+    const url = await serveHttp(t, (_, response) => response.end(body))
     const isNamed = `${url}/v1 responded with 200, and not as a Parley server. Check --url, or PARLEY_URL.\n`
     for (const command of ['list', 'show x', 'create lines.jsonl', 'download x', 'cancel x']) {
       const { code, stdout, stderr } = await ask(['batches', ...command.split(' '), '--url', url])
@@ -160,14 +142,12 @@ test('a server that is not Parley is named, whatever it responds', { timeout }, 
   }
 })
 
-test('a connection that breaks within a response does not end a wait, but a download', {
-  timeout,
-}, async (t) => {
+test('a connection that breaks within a response does not end a wait, but a download', async (t) => {
   const counts = { total: 1, completed: 1, failed: 0 }
   const usage = { input_tokens: 1, output_tokens: 1 }
   const batch = { object: 'batch', id: 'batch_x', created_at: 1, request_counts: counts, usage }
   let reads = 0
-  const url = await startServer(t, ({ url: path }, response) => {
+  const url = await serveHttp(t, ({ url: path }, response) => {
     const cut = path?.endsWith('/content') || (path?.startsWith('/v1/batches/wait') && ++reads === 2)
     if (cut) {
       response.writeHead(200, { 'content-length': 1000 })
@@ -195,9 +175,7 @@ test('a connection that breaks within a response does not end a wait, but a down
   )
 })
 
-test('a batch is created even if the response is lost, and its file is deleted only if there is no batch', {
-  timeout,
-}, async (t) => {
+test('a batch is created even if the response is lost, and its file is deleted only if there is no batch', async (t) => {
   await write('lines.jsonl', linesOf('one'))
   const batch = { object: 'batch', id: 'batch_x', input_file_id: 'file-x' }
   const cases = [
@@ -207,7 +185,7 @@ test('a batch is created even if the response is lost, and its file is deleted o
   ]
   for (const { listed, ends } of cases) {
     const deleted: string[] = []
-    const url = await startServer(t, (request, response) => {
+    const url = await serveHttp(t, (request, response) => {
       const { method, url: path = '' } = request
       if (method === 'DELETE') deleted.push(path)
       const object = path.startsWith('/v1/files') ? { object: 'file', id: 'file-x' } : { object: 'list' }
@@ -222,7 +200,7 @@ test('a batch is created even if the response is lost, and its file is deleted o
   }
 })
 
-test('a wrong key or URL is not sent, and no message contains the key', { timeout }, async () => {
+test('a wrong key or URL is not sent, and no message contains the key', async () => {
   const wrongKey = await ask(['batches', 'list'], { env: { PARLEY_API_KEY: 'prl_secret\r\nx' } })
   assert.deepEqual(
     [wrongKey.code, wrongKey.stderr],

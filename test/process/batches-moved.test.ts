@@ -13,9 +13,7 @@ import { eventually } from '../support/eventually.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
 import { installation, type Server } from './server-process.ts'
 
-test('batches are in backups and copies, with their files, and continue from there', {
-  timeout: 120_000,
-}, async (t) => {
+test('batches are in backups and copies, with their files, and continue from there', async (t) => {
   const receiver = await startReceiver({ reply: () => ({ kind: 'answer', status: 503 }) }, t)
   const models = await startModelServer(
     {
@@ -27,7 +25,7 @@ test('batches are in backups and copies, with their files, and continue from the
   const place = await installation(t, { upstream: models.baseUrl, settings })
   const old = await place.start()
   const key = await old.firstKey()
-  assert.equal((await place.parley(['accounts', 'webhook', 'default', `${receiver.url}/events`])).code, 0)
+  await place.output(['accounts', 'webhook', 'default', `${receiver.url}/events`])
   const clientOf = ({ url }: Server) => new OpenAI({ baseURL: `${url}/v1`, apiKey: key })
   const endOf = (server: Server, id: string) =>
     eventually(
@@ -49,13 +47,10 @@ test('batches are in backups and copies, with their files, and continue from the
   await receiver.received(1)
   const { id: openId } = await submitBatch(clientOf(old), ['three', 'stalls'])
   await models.received(4)
-  await eventually(
-    () => clientOf(old).batches.retrieve(openId),
-    ({ request_counts }) => request_counts?.completed === 1,
-    { signal: t.signal },
-  )
+  const answered = async () => (await clientOf(old).batches.retrieve(openId)).request_counts?.completed
+  await eventually(answered, (lines) => lines === 1)
   const backup = join(place.folder, 'backup.db')
-  assert.equal((await place.parley(['backup', backup])).code, 0)
+  await place.output(['backup', backup])
   await old.crash()
   models.script = () => reply.text('Hi.')
 
@@ -75,11 +70,9 @@ test('batches are in backups and copies, with their files, and continue from the
   }
 
   const url = await freshDatabase(t)
-  const copied = await place.parley(['copy', '--from', `sqlite:${place.database}`, '--to', url])
-  assert.equal(copied.code, 0, copied.stderr)
+  await place.output(['copy', '--from', `sqlite:${place.database}`, '--to', url])
   const env = { DATABASE_URL: url }
   await goesOn(await place.start({ env }), env)
-  const restored = await place.parley(['restore', backup, '--force'])
-  assert.equal(restored.code, 0, restored.stderr)
+  await place.output(['restore', backup, '--force'])
   await goesOn(await place.start())
 })

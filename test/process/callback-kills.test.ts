@@ -5,22 +5,18 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
-import { CALLBACK_SETTINGS, CallbackRun, JOBS_OF_A_BATCH, LONG } from './callback-run.ts'
+import { CALLBACK_SETTINGS, CALLBACKS, JOBS_OF_A_BATCH, KILLS, startCallbackRun } from './callback-run.ts'
 import { CrashRun } from './crash-run.ts'
 import { installation } from './server-process.ts'
 
-const KILLS = LONG ? 20 : 2
-const CALLBACKS = LONG ? 10_000 : 200
 /** Each batch causes two events: its request and its response. */
 const EVENTS_OF_A_BATCH = 2
 
-test(`${KILLS} kills of the server and receivers that fail in many ways: all ${CALLBACKS} callbacks arrive`, {
-  timeout: LONG ? 1_800_000 : 180_000,
-}, async (t) => {
+test(`${KILLS} kills of the server and receivers that fail in many ways: all ${CALLBACKS} callbacks arrive`, async (t) => {
   const models = await startModelServer({ keep: false }, t)
   const settings = { jobs: { max_attempts: 1000 }, callbacks: CALLBACK_SETTINGS }
   const place = await installation(t, { upstream: models.baseUrl, settings })
-  const callbacks = await CallbackRun.start(t)
+  const callbacks = await startCallbackRun(t)
   const eventsBetween = (CALLBACKS / JOBS_OF_A_BATCH / KILLS) * EVENTS_OF_A_BATCH
   const run = new CrashRun({
     place,

@@ -6,18 +6,14 @@ import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import type { ReceivedRequest } from '../receiver.ts'
+import { eventually } from '../support/eventually.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import type { Answered } from './faulty-receiver.ts'
-
-interface Watcher {
-  readonly holds: () => boolean
-  readonly resolve: () => void
-  readonly reject: (error: unknown) => void
-}
 
 export class CallbackLedger {
   /** The number of requests that receivers got, however they ended. */
   requests = 0
+  readonly #t: TestContext
   readonly #accepted = new Map<string, string>()
   /** The received body of each callback, by job ID. A repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
@@ -30,7 +26,6 @@ export class CallbackLedger {
   #webhook: Webhook | undefined
   #batches = 0
   #wrong: unknown
-  #watchers: Watcher[] = []
 
   /** Call it before the first callback can arrive. */
   verifyBy(secret: string): void {
@@ -56,7 +51,6 @@ export class CallbackLedger {
       if (!this.#answered.has(id)) this.#missing.add(id)
     }
     this.#batches += 1
-    this.#look()
   }
 
   /** Records that the server cannot have read the response to this request, so it must send the callback again. */
@@ -95,7 +89,6 @@ export class CallbackLedger {
     } catch (error) {
       this.#wrong ??= error
     }
-    this.#look()
   }
 
   /** Resolves when this many more batches have been accepted. Rejects if a callback was wrong. */
@@ -109,8 +102,8 @@ export class CallbackLedger {
     return this.#when(() => this.missing <= count)
   }
 
-  /** If the test times out, reports the missing callbacks. */
-  reportMissing(t: TestContext): void {
+  constructor(t: TestContext) {
+    this.#t = t
     t.signal.addEventListener('abort', () => {
       if (this.missing === 0) return
       t.diagnostic(`${this.missing} of ${this.size} are missing, such as ${[...this.#missing].slice(0, 5)}`)
@@ -145,20 +138,12 @@ export class CallbackLedger {
     return id
   }
 
-  #when(holds: () => boolean): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#watchers.push({ holds, resolve, reject })
-      this.#look()
-    })
-  }
-
-  #look(): void {
-    this.#watchers = this.#watchers.filter(({ holds, resolve, reject }) => {
-      if (this.#wrong !== undefined) reject(this.#wrong)
-      else if (!holds()) return true
-      else resolve()
-      return false
-    })
+  async #when(holds: () => boolean): Promise<void> {
+    const look = () => {
+      if (this.#wrong !== undefined) throw this.#wrong
+      return holds()
+    }
+    await eventually(look, Boolean, { signal: this.#t.signal })
   }
 }
 

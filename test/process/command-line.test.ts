@@ -9,23 +9,49 @@ import type { Command } from 'commander'
 import { declareCommands } from '../../src/cli/program.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Caller, Reply } from './caller.ts'
-import { startCommands } from './many-commands.ts'
-import { type Ended, type Installation, installation, MAIN } from './server-process.ts'
+import { assertEnded, type Mistake, reportEach, reported } from './mistakes.ts'
+import { installation, MAIN } from './server-process.ts'
 
-const timeout = 60_000
 /** A running server applies what a command changed within this time, in milliseconds. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-test('keys create prints the key and nothing else, and the key works', { timeout }, async (t) => {
-  const place = await installation(t)
-  const created = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
-  assert.deepEqual([created.code, created.stderr], [0, ''])
-  assert.match(created.stdout, /^prl_[0-9A-Za-z]{38}\n$/)
-  const again = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
-  assert.notEqual(again.stdout, created.stdout)
+interface ListedKey {
+  readonly id: string
+  readonly account: string
+  readonly tier: string
+  readonly created_at: number
+  readonly label: string | null
+  readonly expires_at: number | null
+  readonly revoked_at: number | null
+}
 
-  const server = await place.start()
+const createKey = (account: string, tier: string, ...more: readonly string[]) => [
+  ...['keys', 'create', '--account', account, '--tier', tier],
+  ...more,
+]
+
+/** An installation and its server, which the tests share. The first key was created before the first start. */
+const place = await installation({ after })
+const created = await place.parley(createKey('first', 'user_pro'))
+/** The server is started with `--threads`, which has no effect. */
+const server = await place.start({ args: ['--threads', '2'] })
+const key = created.stdout.trim()
+
+/** Returns the only key of an account in the list. */
+async function keyOf(account: string): Promise<ListedKey | undefined> {
+  const keys = (await place.json(['keys', 'list'])) as ListedKey[]
+  return keys.find((one) => one.account === account)
+}
+
+async function readUntil(caller: Caller, accept: (reply: Reply) => boolean): Promise<void> {
+  await eventually(() => caller.read(NO_JOB), accept, { withinMs: KNOWN_WITHIN_MS })
+}
+
+test('keys create prints the key and nothing else, and the key works', async () => {
+  assertEnded(created, { code: 0, stderr: '', stdout: /^prl_[0-9A-Za-z]{38}\n$/ })
+  const again = await place.parley(createKey('first', 'user_pro'))
+  assert.notEqual(again.stdout, created.stdout)
   assert.ok(!server.program.stdout.includes('prl_'), 'there is an account, so this is no first start')
   for (const { stdout } of [created, again]) {
     const answer = await server.caller(stdout.trim()).send('/api/v1/me')
@@ -33,24 +59,14 @@ test('keys create prints the key and nothing else, and the key works', { timeout
   }
 })
 
-test('keys list --json is an array of keys with times in Unix seconds', { timeout }, async (t) => {
+test('keys list --json is an array of keys with times in Unix seconds', async (t) => {
   const place = await installation(t)
-  assert.deepEqual(await listed(place), [])
+  const listed = () => place.json(['keys', 'list']) as Promise<ListedKey[]>
+  assert.deepEqual(await listed(), [])
   const before = Math.floor(Date.now() / 1000)
-  await place.parley([
-    'keys',
-    'create',
-    '--account',
-    'ada',
-    '--tier',
-    'user_go',
-    '--expires',
-    '30',
-    '--label',
-    'CI',
-  ])
-  await place.parley(['keys', 'create', '--account', 'bob', '--tier', 'user_free'])
-  const [ada, bob, ...others] = await listed(place)
+  await place.output(createKey('ada', 'user_go', '--expires', '30', '--label', 'CI'))
+  await place.output(createKey('bob', 'user_free'))
+  const [ada, bob, ...others] = await listed()
   const names = ['id', 'account', 'label', 'tier', 'created_at', 'expires_at', 'revoked_at', 'last_used_at']
   assert.deepEqual([Object.keys(ada ?? {}), Object.keys(bob ?? {}), others], [names, names, []])
   assert.deepEqual([ada?.account, ada?.tier, bob?.account, bob?.tier], ['ada', 'user_go', 'bob', 'user_free'])
@@ -60,77 +76,49 @@ test('keys list --json is an array of keys with times in Unix seconds', { timeou
   assert.equal(ada?.expires_at, createdAt + 30 * 86_400)
   assert.deepEqual([ada?.revoked_at, bob?.expires_at, bob?.revoked_at], [null, null, null])
 
-  assert.equal((await place.parley(['keys', 'revoke', ada?.id ?? ''])).code, 0)
-  const [revoked, kept] = await listed(place)
+  await place.output(['keys', 'revoke', ada?.id ?? ''])
+  const [revoked, kept] = await listed()
   assert.ok(Number(revoked?.revoked_at) >= createdAt)
   assert.equal(kept?.revoked_at, null)
 
-  const table = await place.parley(['keys', 'list'])
-  assert.deepEqual([table.code, table.stdout.trim().split('\n').length], [0, 3])
-  assert.match(table.stdout, /ada +user_go .*revoked/)
+  const table = await place.output(['keys', 'list'])
+  assert.equal(table.trim().split('\n').length, 3)
+  assert.match(table, /ada +user_go .*revoked/)
 })
 
-/** A server that the tests of commands share. It is started with `--threads`, which has no effect. */
-const shared = installation({ after }).then(async (place) => ({
-  place,
-  server: await place.start({ args: ['--threads', '2'] }),
-}))
-
-test('a key revoked next to a running server stops within 5 seconds', { timeout }, async () => {
-  const { place, server } = await shared
-  const kept = server.caller(await server.firstKey())
-  const made = await place.parley(['keys', 'create', '--account', 'eva', '--tier', 'user_go'])
-  const revoked = server.caller(made.stdout.trim())
+test('a key revoked next to a running server stops within 5 seconds', async () => {
+  const revoked = server.caller(await place.key('eva', 'user_go'))
   assert.equal((await revoked.read(NO_JOB)).status, 404, 'the new key works at once')
-  const id = (await listed(place)).find(({ account }) => account === 'eva')?.id ?? ''
-
-  const command = await place.parley(['keys', 'revoke', id])
-  assert.deepEqual([command.code, command.stderr], [0, ''])
+  const id = (await keyOf('eva'))?.id ?? ''
+  assertEnded(await place.parley(['keys', 'revoke', id]), { code: 0, stderr: '' })
   await readUntil(revoked, ({ status }) => status === 401)
   assert.equal((await revoked.single('Hello')).status, 401)
-  assert.equal((await kept.single('Hello')).status, 200)
+  assert.equal((await server.caller(key).single('Hello')).status, 200)
   assert.equal((await place.parley(['keys', 'revoke', id])).code, 0, 'revoking again is no error')
 })
 
-test('a key ends when --expires says so', { timeout }, async () => {
-  const { place, server } = await shared
-  const days = String(2 / 86_400)
-  const made = await place.parley([
-    'keys',
-    'create',
-    '--account',
-    'bob',
-    '--tier',
-    'user_go',
-    '--expires',
-    days,
-  ])
-  const caller = server.caller(made.stdout.trim())
+test('a key ends when --expires says so', async () => {
+  const made = await place.output(createKey('bob', 'user_go', '--expires', String(2 / 86_400)))
+  const caller = server.caller(made.trim())
   assert.equal((await caller.read(NO_JOB)).status, 404)
   await readUntil(caller, ({ status }) => status === 401)
 })
 
-test('accounts tier takes effect on a running server', { timeout }, async () => {
-  const { place, server } = await shared
-  const made = await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_free'])
-  const caller = server.caller(made.stdout.trim())
+test('accounts tier takes effect on a running server', async () => {
+  const caller = server.caller(await place.key('carl', 'user_free'))
   const three = ['one', 'two', 'three']
   assert.equal((await caller.batch(three)).status, 403)
-  const command = await place.parley(['accounts', 'tier', 'ada', 'user_go'])
-  assert.deepEqual([command.code, command.stderr], [0, ''])
+  assertEnded(await place.parley(['accounts', 'tier', 'carl', 'user_go']), { code: 0, stderr: '' })
   const batchStatus = async () => (await caller.batch(three)).status
   const known = await eventually(batchStatus, (status) => status !== 403, { withinMs: KNOWN_WITHIN_MS })
   assert.equal(known, 202)
-  assert.equal((await listed(place)).find(({ account }) => account === 'ada')?.tier, 'user_go')
+  assert.equal((await keyOf('carl'))?.tier, 'user_go')
 })
 
-test('accounts secret prints the secret alone; --rotate makes another', { timeout }, async (t) => {
-  const run = await startCommands(t, await installation(t))
-  await run(['keys', 'create', '--account', 'ada', '--tier', 'user_go'])
-  const secret = (...more: string[]) => run(['accounts', 'secret', 'ada', ...more])
+test('accounts secret prints the secret alone; --rotate makes another', async () => {
+  const secret = (...more: string[]) => place.parley(['accounts', 'secret', 'first', ...more])
   const first = await secret()
-  assert.deepEqual([first.code, first.stderr], [0, ''])
-  assert.match(first.stdout, /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/)
+  assertEnded(first, { code: 0, stderr: '', stdout: /^whsec_[A-Za-z0-9+/]{32,}={0,2}\n$/ })
   assert.equal((await secret()).stdout, first.stdout)
   const rotated = await secret('--rotate')
   assert.match(rotated.stdout, /^whsec_\S+\n$/)
@@ -138,63 +126,43 @@ test('accounts secret prints the secret alone; --rotate makes another', { timeou
   assert.equal((await secret()).stdout, rotated.stdout)
 })
 
-test('migrate brings a database up to date, and says when there is nothing to do', { timeout }, async (t) => {
+test('migrate brings a database up to date, and says when there is nothing to do', async (t) => {
   const place = await installation(t)
-  const first = await place.parley(['migrate'])
-  assert.deepEqual([first.code, first.stderr], [0, ''])
-  assert.match(first.stdout, /\d+ migrations? w/)
+  assertEnded(await place.parley(['migrate']), { code: 0, stderr: '', stdout: /\d+ migrations? w/ })
   const second = await place.parley(['migrate'])
   assert.deepEqual([second.code, second.stderr], [0, ''])
   assert.ok(!/\d+ migrations? w/.test(second.stdout), second.stdout)
 })
 
-test('a database written by a newer Parley is refused by every command', { timeout }, async (t) => {
+test('a database written by a newer Parley is refused by every command', async (t) => {
   const place = await installation(t)
   await place.parley(['migrate'])
   const db = new DatabaseSync(place.database)
   db.exec('pragma user_version = 9999')
   db.close()
   for (const args of [['serve'], ['migrate'], ['keys', 'list']]) {
-    refusedWith(await place.parley(args), /newer Parley/, args.join(' '))
+    reported(await place.parley(args), /newer Parley/)
   }
 })
 
-test('--help and --version end with 0', { timeout }, async (t) => {
-  const place = await installation(t)
+test('--help and --version end with 0', async () => {
   const help = await place.parley(['--help'])
   assert.deepEqual([help.code, help.stderr], [0, ''])
   for (const command of [
-    'send',
-    'job',
-    'batch',
-    'serve',
-    'check',
-    'migrate',
-    'copy',
-    'backup',
-    'restore',
-    'listen',
-    'keys',
-    'accounts',
-    'jobs',
-    'usage',
-    'audit',
-    'scrub',
+    ...['send', 'job', 'batch', 'serve', 'check', 'migrate', 'copy', 'backup', 'restore', 'listen', 'keys'],
+    ...['accounts', 'jobs', 'usage', 'audit', 'scrub'],
   ]) {
     assert.match(help.stdout, new RegExp(`^ +${command}\\b`, 'm'))
   }
-  const create = await place.parley(['keys', 'create', '--help'])
-  assert.equal(create.code, 0)
-  assert.match(create.stdout, /--account .*\n.*--tier .*user_free.*\n(.*\n)*.*--expires/)
-  const version = await place.parley(['--version'])
-  assert.equal(version.code, 0)
-  assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/)
+  const create = await place.output(['keys', 'create', '--help'])
+  assert.match(create, /--account .*\n.*--tier .*user_free.*\n(.*\n)*.*--expires/)
+  // In a process of its own, as the test of what a command does at its end.
+  assertEnded(await place.parley(['--version'], { alone: true }), { code: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
 })
 
 for (const command of ['keys create --help', 'send Hello']) {
-  test(`\`${command}\` ends without an error if nobody reads its output`, { timeout }, async () => {
-    const { place, server } = await shared
-    const env = { PARLEY_URL: server.url, PARLEY_API_KEY: await server.firstKey() }
+  test(`\`${command}\` ends without an error if nobody reads its output`, async () => {
+    const env = { PARLEY_URL: server.url, PARLEY_API_KEY: key }
     const pipe = `{ "$0" "$1" ${command}; echo "exit code $?" >&2; } | true`
     const program = place.spawn(['sh', '-c', pipe, process.execPath, MAIN], { env })
     assert.equal((await program.exited).code, 0)
@@ -202,8 +170,7 @@ for (const command of ['keys create --help', 'send Hello']) {
   })
 }
 
-test('a command whose output cannot be written says so', { skip: !existsSync('/dev/full') }, async (t) => {
-  const place = await installation(t)
+test('a command whose output cannot be written says so', { skip: !existsSync('/dev/full') }, async () => {
   const program = place.spawn(['sh', '-c', '"$0" "$1" --version >/dev/full', process.execPath, MAIN])
   assert.equal((await program.exited).code, 1)
   assert.match(program.stderr, /^Cannot write to standard output: ENOSPC.*\n$/)
@@ -217,21 +184,18 @@ function namesOf({ commands }: Command, before: readonly string[] = []): string[
   })
 }
 
-test('every command has examples in its help', { timeout }, async (t) => {
-  const run = await startCommands(t, await installation(t))
+test('every command has examples in its help', async () => {
   for (const command of namesOf(declareCommands(() => {}))) {
-    const { code, stdout } = await run([...command.split(' '), '--help'])
-    assert.equal(code, 0)
+    const help = await place.output([...command.split(' '), '--help'])
     // The name of the command is in the usage line, and once more after it.
-    assert.ok(stdout.split(`parley ${command}`).length > 2, `${command}: ${stdout}`)
+    assert.ok(help.split(`parley ${command}`).length > 2, `${command}: ${help}`)
   }
 })
 
-test('--json prints what operators are shown', { timeout }, async (t) => {
+test('--json prints what operators are shown', async (t) => {
   const place = await installation(t)
-  const run = await startCommands(t, place)
   const said = async (...args: string[]) => {
-    const { code, stdout, stderr } = await run([...args, '--json'])
+    const { code, stdout, stderr } = await place.parley([...args, '--json'])
     assert.deepEqual([code, stderr], [0, ''], args.join(' '))
     return JSON.parse(stdout)
   }
@@ -241,7 +205,7 @@ test('--json prints what operators are shown', { timeout }, async (t) => {
   assert.deepEqual(made, { account: 'ada', tier: 'user_go' })
   assert.deepEqual(await said('accounts', 'tier', 'ada', 'user_pro'), { account: 'ada', tier: 'user_pro' })
   assert.match((await said('accounts', 'secret', 'ada')).secret, /^whsec_/)
-  const [{ id } = { id: '' }] = await listed(place)
+  const [{ id }] = await said('keys', 'list')
   assert.deepEqual(await said('keys', 'revoke', id), { id, revoked_now: true })
   assert.deepEqual(await said('keys', 'revoke', id), { id, revoked_now: false })
   assert.deepEqual(await said('callbacks', 'replay', '--all-failed'), { replayed: 0 })
@@ -269,7 +233,7 @@ test('--json prints what operators are shown', { timeout }, async (t) => {
   assert.deepEqual({ ...restored, seconds }, { ...holds, seconds, bytes, schema })
 })
 
-const mistakes: readonly { args: string; env?: Record<string, string>; says: RegExp }[] = [
+const mistakes: readonly Mistake[] = [
   { args: 'keys create --tier user_go', says: /--account/ },
   { args: 'keys create --account ada', says: /--tier/ },
   { args: 'keys create --account ada --tier gold', says: /user_free, user_go, user_pro, user_max/ },
@@ -330,76 +294,34 @@ const mistakes: readonly { args: string; env?: Record<string, string>; says: Reg
   },
   { args: 'serve --threads 0', says: /--threads.*auto or a whole number from 1 to 64/ },
   { args: 'serve --threads 65', says: /--threads.*auto or a whole number from 1 to 64/ },
-  { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
-  { args: 'serve --config none.json', says: /none\.json: the configuration file does not exist/ },
-  { args: 'keys list --config none.json', says: /none\.json: the configuration file does not exist/ },
   {
-    args: 'serve',
-    env: { PARLEY_CONFIG: 'none.json' },
-    says: /none\.json: the configuration file does not exist/,
+    args: 'serve --role worker',
+    says: /--role worker needs a database that several nodes can share\. Set DATABASE_URL=postgres/,
   },
-  { args: 'serve', env: { PORT: 'http' }, says: /PORT: must be a number from 0 to 65535/ },
-  { args: 'serve', env: { LOG_LEVEL: 'loud' }, says: /LOG_LEVEL: must be one of .*debug/ },
-  { args: 'keys list', env: { DATABASE_URL: 'mysql://x' }, says: /database: must be .*sqlite:PATH/ },
+  { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
+  // More mistakes in the configuration are in src/config/load.test.ts.
+  { args: 'keys list --config none.json', says: /none\.json: the configuration file does not exist/ },
 ]
 
-test('serve --threads has no effect, and the log says what to do instead', { timeout }, async () => {
-  const { server } = await shared
+test('serve --threads has no effect, and the log says what to do instead', async () => {
   const [line] = await server.program.logged(/.*setting threads has no effect.*/)
   assert.match(line, /run several nodes on one Postgres/)
   const { threads, level } = JSON.parse(line)
   assert.deepEqual([threads, level], [2, 40])
 })
 
-test('mistakes are reported on standard error, with the remedy and exit code 1', { timeout }, async (t) => {
-  const place = await installation(t)
-  await place.parley(['keys', 'create', '--account', 'eve', '--tier', 'user_free'])
-  refusedWith(await place.parley(['servve']), /unknown command/, 'in a process of its own')
-  const run = await startCommands(t, place)
-  for (const { args, env, says } of mistakes) {
-    await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {
-      refusedWith(await run(args.split(' '), { ...(env && { env }) }), says, args)
-    })
-  }
+test('mistakes are reported on standard error, with the remedy and exit code 1', async (t) => {
+  await place.key('eve', 'user_free')
+  reported(await place.parley(['servve'], { alone: true }), /unknown command/)
+  await reportEach(t, mistakes, place)
 })
 
-test('a file that is not a database, and one that cannot be created, are reported without a stack', {
-  timeout,
-}, async (t) => {
-  const place = await installation(t)
+test('a file that is not a database, and one that cannot be created, are reported without a stack', async () => {
   const text = join(place.folder, 'text.db')
   await writeFile(text, 'This file is a text, and not a database at all.'.repeat(100))
   for (const file of [text, join(text, 'below-a-file.db'), '/proc/no/such/folder.db']) {
     for (const args of [['serve'], ['keys', 'list'], ['migrate']]) {
-      const ended = await place.parley(args, { env: { DATABASE_URL: `sqlite:${file}` } })
-      refusedWith(ended, /\.db/, args.join(' '))
+      reported(await place.parley(args, { env: { DATABASE_URL: `sqlite:${file}` } }), /\.db/)
     }
   }
 })
-
-function refusedWith({ code, stdout, stderr }: Ended, says: RegExp, what: string): void {
-  assert.equal(code, 1, `${what}: ${stderr}`)
-  assert.equal(stdout, '', what)
-  assert.match(stderr, says, what)
-  assert.ok(!/^\s+at .+:\d+/m.test(stderr), `${what} shows a stack: ${stderr}`)
-}
-
-interface ListedKey {
-  readonly id: string
-  readonly account: string
-  readonly tier: string
-  readonly created_at: number
-  readonly label: string | null
-  readonly expires_at: number | null
-  readonly revoked_at: number | null
-}
-
-async function listed(place: Installation): Promise<ListedKey[]> {
-  const { code, stdout, stderr } = await place.parley(['keys', 'list', '--json'])
-  assert.deepEqual([code, stderr], [0, ''])
-  return JSON.parse(stdout) as ListedKey[]
-}
-
-async function readUntil(caller: Caller, accept: (reply: Reply) => boolean): Promise<void> {
-  await eventually(() => caller.read(NO_JOB), accept, { withinMs: KNOWN_WITHIN_MS })
-}

@@ -1,25 +1,26 @@
 /** Tests `parley completion`: what the scripts offer in the shells that are installed on this machine. */
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import test, { type TestContext } from 'node:test'
+import test, { after } from 'node:test'
 import { promisify } from 'node:util'
-import { MAIN } from './server-process.ts'
+import { reported } from './mistakes.ts'
+import { installation } from './server-process.ts'
 
 const run = promisify(execFile)
-const has = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0
-const without = (shell: string) => (has(shell) ? false : `there is no ${shell} here`)
+const SHELLS = ['bash', 'zsh', 'fish']
+const without = (shell: string) =>
+  spawnSync(shell, ['-c', 'true']).status === 0 ? false : `there is no ${shell} here`
 
-async function script(shell: string): Promise<string> {
-  return (await run(process.execPath, [MAIN, 'completion', shell])).stdout
-}
+const place = await installation({ after })
+const { folder: cwd } = place
+const scripts = await Promise.all(SHELLS.map((shell) => place.output(['completion', shell])))
 
-async function folder(t: TestContext): Promise<string> {
-  const made = await mkdtemp(join(tmpdir(), 'parley-completion-'))
-  t.after(() => rm(made, { recursive: true }))
-  return made
+async function scriptFile(shell: string): Promise<string> {
+  const file = join(cwd, shell)
+  await writeFile(file, scripts[SHELLS.indexOf(shell)] ?? '')
+  return file
 }
 
 /** Prints what bash offers for the last word of a line. */
@@ -29,10 +30,8 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
 _parley
 printf '%s\\n' "\${COMPREPLY[@]}"`
 
-test('bash completes commands, options, values and files', { skip: without('bash') }, async (t) => {
-  const cwd = await folder(t)
-  const file = join(cwd, 'script')
-  await writeFile(file, await script('bash'))
+test('bash completes commands, options, values and files', { skip: without('bash') }, async () => {
+  const file = await scriptFile('bash')
   await writeFile(join(cwd, 'jobs of today.jsonl'), '')
   const offered = async (...words: string[]) => {
     const { stdout } = await run('bash', ['-c', OFFERED, 'bash', file, 'parley', ...words], { cwd })
@@ -70,23 +69,20 @@ test('bash completes commands, options, values and files', { skip: without('bash
   for (const [words, offers] of expected) assert.deepEqual(await offered(...words), offers, words.join(' '))
 })
 
-for (const shell of ['bash', 'zsh', 'fish']) {
-  test(`${shell} takes its script`, { skip: without(shell) }, async (t) => {
-    const file = join(await folder(t), 'script')
-    await writeFile(file, await script(shell))
-    await run(shell, ['-n', file])
+for (const shell of SHELLS) {
+  test(`${shell} takes its script`, { skip: without(shell) }, async () => {
+    await run(shell, ['-n', await scriptFile(shell)])
   })
 }
 
-test('each script contains every command and option', async () => {
-  for (const shell of ['bash', 'zsh', 'fish']) {
-    const text = await script(shell)
+test('each script contains every command and option', () => {
+  for (const [index, text] of scripts.entries()) {
     for (const word of ['batch', 'completion', 'skip-invalid', 'rotate', 'fail-first', 'user_max']) {
-      assert.ok(text.includes(word), `${shell} lacks ${word}`)
+      assert.ok(text.includes(word), `${SHELLS[index]} lacks ${word}`)
     }
   }
 })
 
 test('another shell is rejected with the names of those there are', async () => {
-  await assert.rejects(run(process.execPath, [MAIN, 'completion', 'tcsh']), /bash, zsh, fish/)
+  reported(await place.parley(['completion', 'tcsh']), /bash, zsh, fish/)
 })

@@ -10,20 +10,17 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import test, { type TestContext } from 'node:test'
-import type { Client } from 'pg'
 import { connectPostgres } from '../postgres/connection.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { populate } from '../support/populated-database.ts'
-import { idsOf } from './caller.ts'
-import { installation, MAIN, type Program, type Server } from './server-process.ts'
+import { type Caller, idsOf, jobOf } from './caller.ts'
+import { reported } from './mistakes.ts'
+import { installation, MAIN, type Program } from './server-process.ts'
 
-const timeout = 120_000
 const PASSWORD = 'pass-word-that-nobody-sees'
 
-test('a server moves to Postgres with its keys, jobs, answers and repeatable requests', {
-  timeout,
-}, async (t) => {
+test('a server moves to Postgres with its keys, jobs, answers and repeatable requests', async (t) => {
   const place = await installation(t)
   const old = await place.start()
   const key = await old.firstKey()
@@ -32,7 +29,7 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   const answered = await before.single('Keep this answer.', kept)
   const failed = await before.single('[[fail model_error]]')
   assert.deepEqual([answered.status, failed.status], [200, 200])
-  const batch = await batchOnce(old, key)
+  const batch = await batchOnce(before)
   const [waiting = ''] = idsOf(batch)
   const reads = await Promise.all([answered, failed].flatMap(idsOf).map((id) => before.read(id)))
   await old.crash()
@@ -57,21 +54,11 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
     assert.deepEqual(await after.read(id).then(({ status, text }) => [status, text]), [200, read.text])
   }
   assert.equal((await after.single('Keep this answer.', kept)).headers['x-cache'], 'hit')
-  assert.deepEqual(idsOf(await batchOnce(server, key)), idsOf(batch))
+  assert.deepEqual(idsOf(await batchOnce(after)), idsOf(batch))
   assert.equal((await after.ended(waiting)).body.data?.status, 'completed')
 
-  const served = await place.parley([
-    'copy',
-    '--from',
-    url.href,
-    '--to',
-    `sqlite:${join(place.folder, 'back.db')}`,
-  ])
-  assert.equal(served.code, 1)
-  assert.match(
-    served.stderr,
-    /^--from postgres:\/\/[^@]+: 1 Parley server uses this database\. Stop it with SIGTERM/,
-  )
+  const served = await place.parley(['copy', '--from', url.href, '--to', 'sqlite:back.db'])
+  reported(served, /^--from postgres:\/\/[^@]+: 1 Parley server uses this database\. Stop it with SIGTERM/)
   assert.ok(!served.stderr.includes(PASSWORD))
   assert.ok(
     !existsSync(join(place.folder, 'back.db')),
@@ -79,9 +66,9 @@ test('a server moves to Postgres with its keys, jobs, answers and repeatable req
   )
 })
 
-test('mistakes are reported with their remedy, and never with a password', { timeout }, async (t) => {
+test('mistakes are reported with their remedy, and never with a password', async (t) => {
   const place = await installation(t)
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  await place.key('ada')
   const mine = `sqlite:${place.database}`
   const nowhere = `postgres://me:${PASSWORD}@127.0.0.1:1/parley?password=${PASSWORD}`
   const mistakes: readonly [from: string, to: string, says: RegExp][] = [
@@ -95,31 +82,29 @@ test('mistakes are reported with their remedy, and never with a password', { tim
   ]
   await place.parley(['migrate'], { env: { DATABASE_URL: 'sqlite:other.db' } })
   for (const [from, to, says] of mistakes) {
-    const { code, stdout, stderr } = await place.parley(['copy', '--from', from, '--to', to])
-    assert.deepEqual([code, stdout], [1, ''], stderr)
-    assert.match(stderr, says)
-    assert.ok(!stderr.includes(PASSWORD) && !/^\s+at .+:\d+/m.test(stderr), stderr)
+    const ended = await place.parley(['copy', '--from', from, '--to', to])
+    reported(ended, says)
+    assert.ok(!ended.stderr.includes(PASSWORD), ended.stderr)
   }
 })
 
-test('passwords come from the environment or a file, and reach the database', { timeout }, async (t) => {
+test('passwords come from the environment or a file, and reach the database', async (t) => {
   const place = await installation(t)
   const { url, passwords } = await startAskingForPasswords(t)
   await writeFile(join(place.folder, 'password'), `${PASSWORD}-file\n`)
   const nowhere = 'sqlite:none.db'
   const env = { PARLEY_FROM_PASSWORD: `${PASSWORD}-from`, PARLEY_TO_PASSWORD: `${PASSWORD}-to` }
   const file = ['--from-password-file', 'password']
-  await place.parley(['keys', 'create', '--account', 'ada', '--tier', 'user_pro'])
+  await place.key('ada')
   for (const [args, says] of [
     [['--from', url, '--to', nowhere], /^--from postgres:/],
     [['--from', url, '--to', nowhere, ...file], /^--from postgres:/],
     [['--from', `sqlite:${place.database}`, '--to', url], /^--to postgres:/],
   ] as const) {
-    const { code, stderr } = await place.parley(['copy', ...args], { env })
-    assert.equal(code, 1)
-    assert.match(stderr, says)
-    assert.match(stderr, /nobody may log in/)
-    assert.ok(!stderr.includes(PASSWORD), stderr)
+    const ended = await place.parley(['copy', ...args], { env })
+    reported(ended, says)
+    assert.match(ended.stderr, /nobody may log in/)
+    assert.ok(!ended.stderr.includes(PASSWORD), ended.stderr)
   }
   assert.deepEqual(passwords, [`${PASSWORD}-from`, `${PASSWORD}-file`, `${PASSWORD}-to`])
   const help = await place.parley(['copy', '--help'])
@@ -156,9 +141,7 @@ async function startAskingForPasswords(t: TestContext) {
   return { url: `postgres://parley@127.0.0.1:${port}/parley`, passwords }
 }
 
-test('a copy into Postgres that is killed leaves nothing, and the next one succeeds', {
-  timeout,
-}, async (t) => {
+test('a copy into Postgres that is killed leaves nothing, and the next one succeeds', async (t) => {
   const place = await installation(t)
   const from = `sqlite:${place.database}`
   const to = await freshDatabase(t)
@@ -167,21 +150,19 @@ test('a copy into Postgres that is killed leaves nothing, and the next one succe
   await killAtTheLastTable(t, to, () =>
     place.spawn([process.execPath, MAIN, 'copy', '--from', from, '--to', to]),
   )
-  const client = await connect(t, to)
+  const client = await connectPostgres(t, to)
   for (const table of ['accounts', 'jobs', 'open_jobs', 'outcomes']) {
     assert.deepEqual((await client.query(`select * from ${table} limit 1`)).rows, [], table)
   }
-  assert.equal((await place.parley(['copy', '--from', from, '--to', to])).code, 0)
+  await place.output(['copy', '--from', from, '--to', to])
 })
 
-test('a copy into SQLite that is killed leaves nothing, and the next one succeeds', {
-  timeout,
-}, async (t) => {
+test('a copy into SQLite that is killed leaves nothing, and the next one succeeds', async (t) => {
   const place = await installation(t)
   const from = await freshDatabase(t)
   const to = join(place.folder, 'new.db')
   await populate(from, 1)
-  const client = await connect(t, from)
+  const client = await connectPostgres(t, from)
   // These rows are larger than the cache of the file, so the file will contain uncommitted pages.
   await client.query(
     `update jobs set messages = repeat('x', 1000000) where id in (select id from jobs limit 150)`,
@@ -200,7 +181,7 @@ test('a copy into SQLite that is killed leaves nothing, and the next one succeed
 
 /** Locks the table that a copy reaches last, waits until the copy waits for the lock, and kills the copy. */
 async function killAtTheLastTable(t: TestContext, url: string, start: () => Program): Promise<void> {
-  const [holder, watcher] = [await connect(t, url), await connect(t, url)]
+  const [holder, watcher] = [await connectPostgres(t, url), await connectPostgres(t, url)]
   await holder.query('begin; lock table idempotency in access exclusive mode')
   const program = start()
   const waits = `select 1 from pg_locks where relation = 'idempotency'::regclass and not granted`
@@ -214,24 +195,8 @@ async function killAtTheLastTable(t: TestContext, url: string, start: () => Prog
   await holder.query('rollback')
 }
 
-async function connect(t: TestContext, url: string): Promise<Client> {
-  const client = await connectPostgres(t, url)
-  return client
-}
-
-async function batchOnce(server: Server, key: string) {
-  const answer = await fetch(`${server.url}/api/v1/messages/batches`, {
-    method: 'POST',
-    headers: { 'x-api-key': key, 'content-type': 'application/json', 'idempotency-key': 'once' },
-    body: JSON.stringify(
-      ['one', 'two', 'three'].map((name) => ({
-        model: 'gpt-5-mini',
-        response_format: { format: 'text' },
-        messages: [{ role: 'user', content: `[[delay 2s]] ${name}` }],
-      })),
-    ),
-  })
-  const text = await answer.text()
-  assert.equal(answer.status, 202, text)
-  return { status: answer.status, headers: {}, text, body: JSON.parse(text) }
+/** Creates a batch, with an idempotency key. */
+function batchOnce(caller: Caller) {
+  const jobs = ['one', 'two', 'three'].map((name) => jobOf(`[[delay 2s]] ${name}`))
+  return caller.send('/api/v1/messages/batches', jobs, { 'idempotency-key': 'once' })
 }

@@ -4,43 +4,34 @@
  * be stored because of a kill are missing; their jobs run again.
  */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
+import type { TestContext } from 'node:test'
 import { chatCompletion, type Reply, startModelServer } from '../model-server.ts'
-import { freshRealDatabase } from '../postgres/database.ts'
 import { LONG } from '../support/long-form.ts'
+import { type Database, onBothStores } from './both-stores.ts'
 import { type Caller, idsOf } from './caller.ts'
 import { allEnded, CrashRun } from './crash-run.ts'
 import { Random } from './random.ts'
 import { installation, type Server } from './server-process.ts'
 
-const KILLS = LONG ? 30 : 5
+const KILLS = LONG ? 30 : 3
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
 /** A cap in the currency. Some hundred jobs reach it, so that later creates are rejected. */
-const CAP = LONG ? 1 : 0.15
+const CAP = LONG ? 1 : 0.08
 const MAX_TOKENS = 40
-const timeout = LONG ? 900_000 : 180_000
-
-test(`on SQLite, after ${KILLS} kills at a cap, jobs cost what the model server counted`, { timeout }, (t) =>
-  costsAreCounted(t),
+onBothStores(
+  (store) => `on ${store}, after ${KILLS} kills at a cap, jobs cost what the model server counted`,
+  costsAreCounted,
+  { real: true },
 )
 
-test(
-  `on Postgres, after ${KILLS} kills at a cap, jobs cost what the model server counted`,
-  {
-    timeout,
-  },
-  async (t) => costsAreCounted(t, await freshRealDatabase(t)),
-)
-
-async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<void> {
-  const random = new Random()
-  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+async function costsAreCounted(t: TestContext, database: Database): Promise<void> {
+  const random = Random.of(t)
   /** The cost of each call, by its number. */
   const costs: number[] = []
   const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, {
     upstream: models.baseUrl,
-    ...(databaseUrl && { databaseUrl }),
+    ...database,
     settings: {
       currency: 'EUR',
       models: { priced: { price: PRICE, targets: [{ upstream: 'openai', model: 'm' }] } },
@@ -54,7 +45,7 @@ async function costsAreCounted(t: TestContext, databaseUrl?: string): Promise<vo
     random,
     kills: KILLS,
     callers: 8,
-    mostEvents: 500,
+    mostEvents: LONG ? 500 : 300,
     ask: async (caller, name) => {
       const contents = Array.from({ length: 1 + random.below(8) }, (_, at) => `${name}, job ${at}`)
       // A tenth of the requests repeat earlier ones, and get a cached response if there is one.

@@ -1,4 +1,7 @@
-/** Tests that deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. */
+/**
+ * Tests that deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. While
+ * a reader holds the log, `parley scrub` must continue later.
+ */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -9,15 +12,14 @@ import OpenAI from 'openai'
 import { reply, startModelServer } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
-import { jobOf } from './caller.ts'
+import { idsOf, jobOf } from './caller.ts'
+import { reported } from './mistakes.ts'
 import { installation } from './server-process.ts'
 
 const MARK = 'c4n4ry'
 const OTHER = 'neighb0ur'
 
-test('nothing of a deleted account is found in the file or its log after the command has run', {
-  timeout: 60_000,
-}, async (t) => {
+test('nothing of a deleted account is found in the file or its log after the command has run', async (t) => {
   const models = await startModelServer(
     {
       script: ({ text }) => (text.includes('stalls') ? reply.stall() : undefined),
@@ -27,12 +29,8 @@ test('nothing of a deleted account is found in the file or its log after the com
   )
   const place = await installation(t, { upstream: models.baseUrl })
   const server = await place.start()
-  const keyOf = async (account: string) => {
-    const args = ['keys', 'create', '--account', account, '--tier', 'user_max']
-    return (await place.parley(args)).stdout.trim()
-  }
-  const myKey = await keyOf(MARK)
-  const [mine, theirs] = [server.caller(myKey), server.caller(await keyOf(OTHER))]
+  const myKey = await place.key(MARK)
+  const [mine, theirs] = [server.caller(myKey), server.caller(await place.key(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
   // Some conversations are so long that they have their own pages; short ones share pages with others.
   const padding = randomBytes(40_000)
@@ -62,18 +60,14 @@ test('nothing of a deleted account is found in the file or its log after the com
   await mine.batch([`${MARK} stalls`])
   const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: myKey })
   const { id: batchId } = await submitBatch(openai, [`${MARK} line`, `${MARK} stalls`], [], { mark: MARK })
-  await eventually(
-    () => openai.batches.retrieve(batchId),
-    ({ request_counts }) => request_counts?.completed === 1,
-  )
+  const answered = async () => (await openai.batches.retrieve(batchId)).request_counts?.completed
+  await eventually(answered, (lines) => lines === 1)
   assert.ok((await found(place.database, MARK)).length > 0, 'the search finds nothing even before')
   const compressed = piecesOfCompressed(place.database)
   const findsCompressed = await Promise.all(compressed.map((piece) => found(place.database, piece)))
   assert.ok(findsCompressed.flat().length > 0, 'the search finds nothing compressed even before')
 
-  const deleted = await place.parley(['accounts', 'delete', MARK, '--yes', '--json'])
-  assert.equal(deleted.code, 0, deleted.stderr)
-  const counts = JSON.parse(deleted.stdout)
+  const counts = await place.json(['accounts', 'delete', MARK, '--yes'])
   assert.equal(counts.deleted, true)
   assert.equal(counts.jobs, 114)
   assert.equal(counts.cancelled, 2)
@@ -89,6 +83,37 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.ok((await found(place.database, OTHER)).length > 0)
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
   for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
+})
+
+test('while another process reads, a deletion says that the disk is not scrubbed, and how to continue', async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const caller = server.caller(await server.firstKey())
+  const [id = ''] = idsOf(await caller.single('CANARY-of-a-prompt'))
+  const reader = new DatabaseSync(place.database)
+  t.after(() => reader.close())
+  reader.exec('begin')
+  reader.prepare('select count(*) from jobs').get()
+
+  const deleted = await place.parley(['jobs', 'delete', id])
+  reported(deleted, /was deleted, but not scrubbed from the disk: another process reads .*parley scrub/)
+  assert.equal((await caller.read(id)).status, 404)
+  const held = await place.parley(['scrub'])
+  reported(held, /^The database was not scrubbed: another process reads .*run `parley scrub`/)
+
+  reader.exec('rollback')
+  const scrubbed = await place.parley(['scrub'])
+  assert.deepEqual(
+    [scrubbed.code, scrubbed.stdout],
+    [
+      0,
+      'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.\n',
+    ],
+  )
+  const acts = JSON.parse((await place.parley(['audit', '--json'])).stdout) as { outcome: string }[]
+  assert.equal(acts[0]?.outcome, 'scrubbed')
+  assert.match(acts[1]?.outcome ?? '', /^failed: another process reads/)
+  assert.match(acts[2]?.outcome ?? '', /^deleted, not scrubbed: another process reads/)
 })
 
 /** Returns pieces of the compressed conversation. They are so short that most of them are within one page of the file. */

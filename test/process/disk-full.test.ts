@@ -1,9 +1,10 @@
 /**
- * Tests a full disk for the database. A limit on the size of files that the process may write has the effect of a full disk; it
+ * Tests a full disk for the database and for the log. A limit on the size of files that the process may write has the effect of a full disk; it
  * needs no privileges and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import test, { type TestContext } from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
@@ -13,7 +14,6 @@ import { jobsByContent, rows } from './rows.ts'
 import { type Installation, installation, MAIN, type Server } from './server-process.ts'
 import { canMount, startDisk } from './small-disk.ts'
 
-const timeout = 60_000
 /** The largest size of a file, in blocks of 512 bytes: 2 MiB. */
 const LIMIT_BLOCKS = 4096
 const CALLERS = 8
@@ -36,10 +36,7 @@ interface Cramped {
 
 test(
   'a full disk gives 503 with Retry-After, no false acceptance, and recovers without a restart',
-  {
-    timeout,
-    skip,
-  },
+  { skip },
   (t) =>
     fillAndRecover(t, async (place) => ({
       ...(await startLimited(place)),
@@ -48,7 +45,7 @@ test(
 )
 
 for (const mib of DISKS_MIB) {
-  test(`the same on a tmpfs of ${mib} MiB that is full`, { timeout: 300_000, skip: skipDisk }, (t) =>
+  test(`the same on a tmpfs of ${mib} MiB that is full`, { skip: skipDisk }, (t) =>
     fillAndRecover(t, async (place) => {
       const disk = await startDisk(place, mib)
       const env = { DATABASE_URL: `sqlite:${disk.folder}/parley.db` }
@@ -109,10 +106,7 @@ async function fillAndRecover(
   )
   await Promise.race([full, filling])
   // The trial write of `/readyz` is small, so it may succeed a few more times.
-  await eventually(
-    () => fetch(`${server.url}/readyz`),
-    ({ status }) => status === 503,
-  )
+  await eventually(async () => (await fetch(`${server.url}/readyz`)).status === 503, Boolean)
   assert.equal((await fetch(`${server.url}/healthz`)).status, 200)
   const [first] = accepted
   assert.ok(first && accepted.length > 10)
@@ -151,7 +145,7 @@ function assertUnavailable({ headers, body, text }: Reply): void {
   assert.ok(Number(headers['retry-after']) >= 1, `Retry-After: ${headers['retry-after']}`)
 }
 
-test('an upload that fills the disk gets 503 and leaves nothing behind', { timeout, skip }, async (t) => {
+test('an upload that fills the disk gets 503 and leaves nothing behind', { skip }, async (t) => {
   const place = await installation(t)
   const { server, giveRoom } = await startLimited(place)
   const authorization = `Bearer ${await server.firstKey()}`
@@ -170,7 +164,7 @@ test('an upload that fills the disk gets 503 and leaves nothing behind', { timeo
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 })
 
-test('a start on a full disk explains what to fix', { timeout, skip }, async (t) => {
+test('a start on a full disk explains what to fix', { skip }, async (t) => {
   const place = await installation(t)
   const program = place.spawn(['sh', '-c', `ulimit -S -f 32; exec "${process.execPath}" "${MAIN}" serve`])
   assert.deepEqual(await program.exited, { code: 1, signal: null })
@@ -179,4 +173,19 @@ test('a start on a full disk explains what to fix', { timeout, skip }, async (t)
     /^The database .*parley\.db cannot be used: .*\. Check free disk space and the permissions/m,
   )
   assert.doesNotMatch(program.stderr, /\n {4}at /)
+})
+
+test('jobs are accepted, run and answered though no line of the log can be written', {
+  skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
+}, async (t) => {
+  const place = await installation(t)
+  const server = await place.startAs(['sh', '-c', `exec "${process.execPath}" "${MAIN}" serve 2>/dev/full`])
+  const caller = server.caller(await server.firstKey())
+  // More lines than the log buffers before it writes.
+  for (let asked = 0; asked < 400; asked++) {
+    const { status, text } = await caller.single(`job ${asked}`)
+    assert.equal(status, 200, text)
+  }
+  assert.equal((await fetch(`${server.url}/readyz`)).status, 200)
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
 })

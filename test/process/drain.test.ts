@@ -3,19 +3,21 @@
  * 30 s.
  */
 import assert from 'node:assert/strict'
-import { connect } from 'node:net'
 import { describe, type TestContext, test } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
+import { type ReceiverReply, startReceiver } from '../receiver.ts'
 import { LONG, runsOf } from '../support/long-form.ts'
+import { callbackTo } from './callback-ledger.ts'
 import { type Caller, idsOf, type Reply } from './caller.ts'
 import { CrashRun } from './crash-run.ts'
 import { gauge } from './gauge.ts'
+import { hostileSocket, postHead } from './hostile-sockets.ts'
 import { Ledger } from './ledger.ts'
 import { Random } from './random.ts'
 import { jobsByStatus } from './rows.ts'
 import { installation, type Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
-const timeout = LONG ? 180_000 : 60_000
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
 /** The number of slots that are reserved for other accounts. */
@@ -31,29 +33,19 @@ const MOST_IN_A_BATCH = 10
 
 describe('SIGTERM under load', { concurrency: AT_ONCE }, () => {
   for (const run of runsOf(100)) {
-    test(
-      `waiters get their ids, and after a restart every accepted job completes${run}`,
-      {
-        timeout,
-      },
-      drainUnderLoad,
-    )
+    test(`waiters get their ids, and after a restart every accepted job completes${run}`, drainUnderLoad)
   }
 })
 
 for (const run of runsOf(2)) {
   test(
     `${DRAINS} restarts while jobs flow lose nothing, repeat nothing and reject nothing${run}`,
-    {
-      timeout: LONG ? 1_800_000 : timeout,
-    },
     drainAgainAndAgain,
   )
 }
 
 async function drainAgainAndAgain(t: TestContext): Promise<void> {
-  const random = new Random()
-  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+  const random = Random.of(t)
   const models = await startModelServer({ keep: false }, t)
   const settings = { jobs: { concurrency: 24, max_attempts: 1 } }
   const place = await installation(t, { upstream: models.baseUrl, settings })
@@ -100,15 +92,10 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
 }
 
 async function drainUnderLoad(t: TestContext): Promise<void> {
-  const random = new Random()
-  t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
-  const models = await startModelServer({}, t)
+  const random = Random.of(t)
   // With `max_attempts: 1`, a job fails at its first crash. Being released must not count as one.
   const settings = { jobs: { concurrency: CONCURRENCY + RESERVE, drain_seconds: 1, max_attempts: 1 } }
-  const place = await installation(t, { upstream: models.baseUrl, settings })
-  const server = await place.start()
-  const key = await server.firstKey()
-  const caller = server.caller(key)
+  const { models, place, server, key, caller } = await startServer(t, { settings })
 
   // All slots are taken: by four jobs that end while the server drains, and by four that do not end.
   models.script = ({ text }) => (text.includes('never') ? () => {} : reply.stall())
@@ -165,32 +152,62 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   )
 }
 
-for (const [what, sent] of [
-  ['that have sent nothing', () => ''],
-  ['in the middle of the headers', () => 'GET /healthz HTTP/1.1\r\nhost'],
-  [
-    'in the middle of a body',
-    (key: string) =>
-      `POST /api/v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
-  ],
-] as const) {
-  test(`connections ${what} do not hold up the drain`, { timeout }, async (t) => {
-    const place = await installation(t)
-    const server = await place.start()
-    const { hostname, port } = new URL(server.url)
-    const socket = connect(Number(port), hostname)
-    t.after(() => socket.destroy())
-    await new Promise<void>((resolve) => socket.once('connect', resolve))
-    const key = await server.firstKey()
-    socket.write(sent(key))
-    // This request of another caller gets its response later than the connection was opened, so the server knows the
-    // connection.
-    assert.equal((await server.caller(key).single('Hello')).status, 200)
-    const signalledAt = Date.now()
-    assert.deepEqual(await server.stop(), { code: 0, signal: null })
-    assert.ok(Date.now() - signalledAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - signalledAt} ms`)
-  })
-}
+test('connections that have sent nothing, part of the headers or part of a body do not hold up the drain', async (t) => {
+  const place = await installation(t)
+  const server = await place.start()
+  const key = await server.firstKey()
+  const half = postHead('/api/v1/messages', key, 100)
+  for (const sent of ['', half.slice(0, 30), `${half}{`]) {
+    const socket = await hostileSocket(server.url)
+    t.after(() => socket.close())
+    if (sent !== '') await socket.send(sent)
+  }
+  // This request of another caller gets its response later than the connections were opened, so the server knows them.
+  assert.equal((await server.caller(key).single('Hello')).status, 200)
+  const signalledAt = Date.now()
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  assert.ok(Date.now() - signalledAt <= DRAIN_WITHIN_MS, `the drain took ${Date.now() - signalledAt} ms`)
+})
+
+/**
+ * These callbacks are answered first, so that the receiver is allowed as many concurrent attempts as there are callbacks that
+ * stall.
+ */
+const ANSWERED = 20
+const STALLED = 8
+
+test('SIGTERM while callbacks are in flight to a receiver that stalls: the server ends in time, and the next start delivers them', async (t) => {
+  let reply: ReceiverReply = { kind: 'answer' }
+  const receiver = await startReceiver({ reply: () => reply }, t)
+  // Each callback has only one attempt, so an attempt that the drain interrupts must not count. The timeout of attempts is
+  // never reached.
+  const callbacks = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0], timeout_seconds: 3600 }
+  const place = await installation(t, { settings: { callbacks } })
+  const server = await place.start()
+  const key = await server.firstKey()
+  const create = async (count: number) => {
+    const contents = Array.from({ length: count }, (_, index) => `job ${index}`)
+    return idsOf(await server.caller(key).batch(contents, callbackTo(receiver.url)))
+  }
+  await create(ANSWERED)
+  await receiver.received(ANSWERED)
+  reply = { kind: 'stall' }
+  const ids = await create(STALLED)
+  await receiver.received(ANSWERED + STALLED)
+
+  const signalledAt = Date.now()
+  assert.deepEqual(await server.stop(), { code: 0, signal: null })
+  const tookMs = Date.now() - signalledAt
+  assert.ok(tookMs <= DRAIN_WITHIN_MS, `the drain took ${tookMs} ms`)
+
+  reply = { kind: 'answer' }
+  const next = await place.start()
+  const requests = await receiver.received(ANSWERED + 2 * STALLED)
+  const again = requests.slice(ANSWERED + STALLED).map(({ headers }) => headers['webhook-id'])
+  assert.deepEqual(again.sort(), [...ids].sort())
+  assert.deepEqual(await next.stop(), { code: 0, signal: null })
+  t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
+})
 
 /** Sends single creates, one after the other, until the server no longer listens. Returns the responses. */
 async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {

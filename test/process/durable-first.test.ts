@@ -11,14 +11,13 @@ import test from 'node:test'
 import { idsOf, type Reply } from './caller.ts'
 import { installation, MAIN } from './server-process.ts'
 
-const timeout = 60_000
 const CALLS = 'trace=read,readv,recvfrom,write,writev,sendto,sendmsg,pwrite64,pwritev,fdatasync,fsync'
 const skip =
   spawnSync('strace', ['-e', 'trace=none', 'true']).status === 0
     ? false
     : 'strace is not installed, or may not trace here'
 
-test('a create is synced to the disk before it is answered', { timeout, skip }, async (t) => {
+test('a create is synced to the disk before it is answered', { skip }, async (t) => {
   const place = await installation(t)
   const file = join(place.folder, 'trace')
   const server = await place.startAs([

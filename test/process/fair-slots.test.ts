@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type ModelServerForTests, type Received, reply, startModelServer } from '../model-server.ts'
-import { freshRealDatabase } from '../postgres/database.ts'
+import { type Database, onBothStores } from './both-stores.ts'
 import type { Caller } from './caller.ts'
-import { type Installation, installation, type Server } from './server-process.ts'
+import { gauge } from './gauge.ts'
+import { installation, type Server } from './server-process.ts'
 
-const timeout = 60_000
 /** More jobs than the node has slots. */
 const SLOW_JOBS = 300
 const BATCH = 30
@@ -20,8 +20,7 @@ const CALLS = 120
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 const isSlow = (request: Received) => said(request).startsWith('slow')
 
-interface SceneOptions {
-  readonly databaseUrl?: string
+interface SceneOptions extends Database {
   readonly maxConcurrency?: number
 }
 
@@ -35,7 +34,7 @@ interface Scene {
 }
 
 /** Starts a server with two accounts, and a model server that holds its answers to slow requests. */
-async function scene(t: TestContext, { databaseUrl, maxConcurrency = 1000 }: SceneOptions): Promise<Scene> {
+async function scene(t: TestContext, { maxConcurrency = 1000, ...database }: SceneOptions): Promise<Scene> {
   const models = await startModelServer(
     {
       script: (request) => (isSlow(request) ? reply.stall() : undefined),
@@ -49,21 +48,14 @@ async function scene(t: TestContext, { databaseUrl, maxConcurrency = 1000 }: Sce
       tiers: { user_free: { max_batch_jobs: BATCH } },
       jobs: { drain_seconds: 0.1, concurrency: NODE_SLOTS },
     },
-    ...(databaseUrl !== undefined && { databaseUrl }),
+    ...database,
   })
   const server = await place.start({
     env: { LOG_LEVEL: 'warn', OPENAI_MAX_CONCURRENCY: String(maxConcurrency) },
   })
-  const many = server.caller(await keyOf(place, 'many', 'user_free'))
-  const single = server.caller(await keyOf(place, 'single', 'user_max'))
+  const many = server.caller(await place.key('many', 'user_free'))
+  const single = server.caller(await place.key('single'))
   return { models, server, many, single }
-}
-
-async function keyOf(place: Installation, account: string, tier: string): Promise<string> {
-  const { stdout, stderr } = await place.parley(['keys', 'create', '--account', account, '--tier', tier])
-  const key = /prl_\w+/.exec(stdout)?.[0]
-  assert.ok(key, stderr)
-  return key
 }
 
 async function createSlow(caller: Caller, count: number): Promise<void> {
@@ -95,35 +87,23 @@ async function startsAtOnce(t: TestContext, options: SceneOptions): Promise<void
   assert.equal(models.requests.filter(isSlow).length, most, 'the reserve stays free')
 }
 
-test(`${SLOW_JOBS} slow jobs of an account leave slots for others (SQLite)`, { timeout }, (t) =>
-  startsAtOnce(t, {}),
+onBothStores(
+  (store) => `${SLOW_JOBS} slow jobs of an account leave slots for others (${store})`,
+  startsAtOnce,
+  {
+    real: true,
+  },
 )
 
-test(`${SLOW_JOBS} slow jobs of an account leave slots for others (Postgres)`, { timeout }, async (t) =>
-  startsAtOnce(t, { databaseUrl: await freshRealDatabase(t) }),
-)
-
-test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, {
-  timeout,
-}, async (t) => {
-  const { models, many, single } = await scene(t, { maxConcurrency: SLOTS })
+test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account comes next when a running one ends`, async (t) => {
+  const { models, server, many, single } = await scene(t, { maxConcurrency: SLOTS })
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
   // One job is claimed in advance, so its call begins when another one ends.
-  await waitingCalls(t, many, 2)
+  await gauge(server.url, 'parley_upstream_calls{upstream="openai",state="waiting"}', 2)
   models.releaseNext()
   await models.received(SLOTS + 1)
   assert.equal(models.requests.map(said)[SLOTS], 'single')
   assert.equal((await created).body.data?.status, 'completed')
 })
-
-/** Resolves when this many calls wait for a slot of the upstream. */
-async function waitingCalls(t: TestContext, caller: Caller, count: number): Promise<void> {
-  const line = `parley_upstream_calls{upstream="openai",state="waiting"} ${count}\n`
-  for (;;) {
-    const { text } = await caller.send('/metrics')
-    if (text.includes(line)) return
-    t.signal.throwIfAborted()
-  }
-}

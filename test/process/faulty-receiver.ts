@@ -52,6 +52,18 @@ export interface ReceiverEvents {
   onUnread(request: ReceivedRequest): void
 }
 
+export interface FaultyReceiver {
+  /** `http://127.0.0.1:PORT`. It stays the same while the receiver is down. */
+  readonly url: string
+  /** Returns how often the receiver has gone down. */
+  outages(): number
+  /** Goes down or comes back, at random. */
+  maybeTurn(): Promise<void>
+  /** Goes down: interrupts everything in progress, and rejects new connections. */
+  down(): Promise<void>
+  up(): Promise<void>
+}
+
 export async function startFaultyReceiver(random: Random, events: ReceiverEvents): Promise<FaultyReceiver> {
   const reply = (request: ReceivedRequest) => {
     const { reply, answered } = behaviour(random.below(100))
@@ -59,67 +71,45 @@ export async function startFaultyReceiver(random: Random, events: ReceiverEvents
     return reply
   }
   const start = (port: number) => startReceiver({ port, reply, onUnread: events.onUnread })
-  return new FaultyReceiver(await start(0), start, random)
-}
-
-export class FaultyReceiver {
-  /** `http://127.0.0.1:PORT`. It stays the same while the receiver is down. */
-  readonly url: string
-  /** How often the receiver has gone down. */
-  outages = 0
-  readonly #port: number
-  readonly #start: (port: number) => Promise<Receiver>
-  readonly #random: Random
-  #receiver: Receiver | null
-  /** Resolves at the end of the last turn, because turns must not overlap. */
-  #turning: Promise<void> = Promise.resolve()
-
-  constructor(receiver: Receiver, start: (port: number) => Promise<Receiver>, random: Random) {
-    this.url = receiver.url
-    this.#port = receiver.port
-    this.#receiver = receiver
-    this.#start = start
-    this.#random = random
-  }
-
-  /** Goes down or comes back, at random. */
-  async maybeTurn(): Promise<void> {
-    if (this.#receiver) {
-      if (this.#random.below(TURNS_UP) === 0) await this.down()
-    } else if (this.#random.below(TURNS_DOWN) === 0) await this.up()
-  }
-
-  /** Goes down: interrupts everything in progress, and rejects new connections. */
-  down(): Promise<void> {
-    return this.#turn(async () => {
-      if (!this.#receiver) return
-      const ending = this.#receiver
-      this.#receiver = null
-      this.outages += 1
-      await ending.close()
-    })
-  }
-
-  up(): Promise<void> {
-    return this.#turn(async () => {
-      this.#receiver ??= await this.#startAgain()
-    })
-  }
-
-  #turn(turn: () => Promise<void>): Promise<void> {
-    this.#turning = this.#turning.then(turn)
-    return this.#turning
-  }
-
+  const first = await start(0)
+  const { url, port } = first
+  let receiver: Receiver | null = first
+  let outages = 0
   /** While the receiver was down, the system may have given its port to an outgoing connection, so starting is retried. */
-  async #startAgain(): Promise<Receiver> {
+  const startAgain = async (): Promise<Receiver> => {
     for (;;) {
       try {
-        return await this.#start(this.#port)
+        return await start(port)
       } catch (error) {
         if ((error as { code?: string }).code !== 'EADDRINUSE') throw error
       }
     }
+  }
+  /** Resolves at the end of the last turn, because turns must not overlap. */
+  let turning: Promise<void> = Promise.resolve()
+  const turn = (work: () => Promise<void>) => {
+    turning = turning.then(work)
+    return turning
+  }
+  const up = () =>
+    turn(async () => {
+      receiver ??= await startAgain()
+    })
+  const down = () =>
+    turn(async () => {
+      if (!receiver) return
+      const ending = receiver
+      receiver = null
+      outages += 1
+      await ending.close()
+    })
+  return {
+    ...{ url, up, down, outages: () => outages },
+    async maybeTurn() {
+      if (receiver) {
+        if (random.below(TURNS_UP) === 0) await down()
+      } else if (random.below(TURNS_DOWN) === 0) await up()
+    },
   }
 }
 

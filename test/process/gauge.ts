@@ -1,14 +1,19 @@
 /** Reads a server's metrics. */
+import assert from 'node:assert/strict'
 import { eventually } from '../support/eventually.ts'
+
+/** @param name with its labels */
+export async function metric(url: string, name: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text()
+  const line = text.split('\n').find((one) => one.startsWith(`${name} `))
+  assert.ok(line, `there is no metric ${name}`)
+  return Number(line.slice(name.length))
+}
 
 /** Reads the metrics until a gauge has at least this value. */
 export async function gauge(url: string, name: string, atLeast: number): Promise<void> {
-  const line = new RegExp(`^${name} (\\d+)$`, 'm')
-  const read = async () => {
-    const text = await (await fetch(`${url}/metrics`)).text()
-    const value = line.exec(text)?.[1]
-    if (value === undefined) throw new Error(`there is no gauge ${name}`)
-    return Number(value)
-  }
-  await eventually(read, (value) => value >= atLeast)
+  await eventually(
+    () => metric(url, name),
+    (value) => value >= atLeast,
+  )
 }

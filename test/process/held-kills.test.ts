@@ -2,21 +2,20 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
-import { reply, startModelServer } from '../model-server.ts'
+import { type ModelServerOptions, reply, startModelServer } from '../model-server.ts'
 import { startFleet } from '../nodes/fleet.ts'
 import { startReceiver } from '../receiver.ts'
-import { installation } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 /** The client waits half a second to eight seconds between retries, which is enough for a restart even on a slow machine. */
 const PATIENT = { maxRetries: 40 }
+/** A model server that holds its answers back. Each answer is the number of its call. */
+const NUMBERED: ModelServerOptions = { script: (_request, index) => reply.stall(reply.text(`${index}`)) }
 const KILLS = 2
 const EQUAL = 3
 
 test('on Postgres, a retry gets the answer of a node that was killed, from another one', async (t) => {
-  const models = await startModelServer(
-    { script: (_request, index) => reply.stall(reply.text(`${index}`)) },
-    t,
-  )
+  const models = await startModelServer(NUMBERED, t)
   const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl })
   const [first, second] = fleet.nodes
   if (!first || !second) throw new Error('two nodes were started')
@@ -42,14 +41,10 @@ test('on Postgres, a retry gets the answer of a node that was killed, from anoth
 })
 
 test('after kills, retries of equal requests get different answers, and each kill costs at most one call for each', async (t) => {
-  const models = await startModelServer(
-    { script: (_request, index) => reply.stall(reply.text(`${index}`)) },
-    t,
-  )
-  const place = await installation(t, { upstream: models.baseUrl })
-  let server = await place.start()
+  const { models, place, server: first, key } = await startServer(t, { models: NUMBERED })
+  let server = first
   const port = new URL(server.url).port
-  const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: await server.firstKey(), ...PATIENT })
+  const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key, ...PATIENT })
   const body = {
     model: 'gpt-5-mini',
     messages: [{ role: 'user' as const, content: 'Hello' }],
@@ -71,13 +66,11 @@ test('after kills, retries of equal requests get different answers, and each kil
 })
 
 test('a background response survives a kill, and its event is sent', async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
   const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
-  const place = await installation(t, { upstream: models.baseUrl, settings })
-  const killed = await place.start()
-  const apiKey = await killed.firstKey()
-  assert.equal((await place.parley(['accounts', 'webhook', 'default', receiver.url])).code, 0)
+  const started = await startServer(t, { models: { script: () => reply.stall() }, settings })
+  const { models, place, server: killed, key: apiKey } = started
+  await place.output(['accounts', 'webhook', 'default', receiver.url])
   const { stdout } = await place.parley(['accounts', 'secret', 'default'])
   const of = ({ url }: { url: string }) =>
     new OpenAI({ baseURL: `${url}/v1`, apiKey, webhookSecret: stdout.trim() })

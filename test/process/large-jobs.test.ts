@@ -1,12 +1,11 @@
 /** Tests jobs that together are larger than the heap: only a few run at a time, and jobs of other accounts are not delayed. */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
-import { type Received, reply, startModelServer } from '../model-server.ts'
-import { freshRealDatabase } from '../postgres/database.ts'
+import type { TestContext } from 'node:test'
+import { type Received, reply } from '../model-server.ts'
+import { type Database, onBothStores } from './both-stores.ts'
 import { idsOf } from './caller.ts'
-import { installation, MAIN } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
-const timeout = 240_000
 const HEAP_MIB = 512
 const JOBS = 21
 /** Nearly 10 MB, the limit of a body. It has one character outside Latin-1, so that each character takes two bytes of heap. */
@@ -14,30 +13,27 @@ const LARGE = `${'large '.repeat(1_600_000)}€`
 
 const isLarge = ({ text }: Received) => text.length > 1_000_000
 
-async function runsAll(t: TestContext, databaseUrl?: string): Promise<void> {
-  const models = await startModelServer(
-    {
+async function runsAll(t: TestContext, database: Database): Promise<void> {
+  const tier = { max_input_tokens: 1_000_000_000, reads_per_minute: 1_000_000 }
+  const {
+    models,
+    place,
+    server,
+    caller: many,
+  } = await startServer(t, {
+    models: {
       keep: false,
       script: (request) => (isLarge(request) ? reply.stall(reply.text('done')) : undefined),
     },
-    t,
-  )
-  const tier = { max_input_tokens: 1_000_000_000, reads_per_minute: 1_000_000 }
-  const place = await installation(t, {
-    upstream: models.baseUrl,
     settings: { tiers: { user_max: tier, user_pro: tier }, jobs: { drain_seconds: 0.1 } },
-    ...(databaseUrl !== undefined && { databaseUrl }),
-  })
-  const server = await place.startAs([process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve'], {
-    env: { LOG_LEVEL: 'warn' },
+    start: { heapMib: HEAP_MIB, env: { LOG_LEVEL: 'warn' } },
+    ...database,
   })
   const died = server.exited.then((exit) =>
     assert.fail(`${JSON.stringify(exit)}: ${server.program.stderr.slice(0, 2000)}`),
   )
   died.catch(() => {})
-  const many = server.caller(await server.firstKey())
-  const { stdout } = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_pro'])
-  const other = server.caller(/prl_\w+/.exec(stdout)?.[0] ?? '')
+  const other = server.caller(await place.key('other', 'user_pro'))
 
   const work = async (): Promise<void> => {
     const ids: string[] = []
@@ -56,10 +52,6 @@ async function runsAll(t: TestContext, databaseUrl?: string): Promise<void> {
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
 }
 
-test(`${JOBS} jobs of 10 MB end with a heap of ${HEAP_MIB} MiB (SQLite)`, { timeout }, async (t) => {
-  await runsAll(t)
-})
-
-test(`${JOBS} jobs of 10 MB end with a heap of ${HEAP_MIB} MiB (Postgres)`, { timeout }, async (t) => {
-  await runsAll(t, await freshRealDatabase(t))
+onBothStores((store) => `${JOBS} jobs of 10 MB end with a heap of ${HEAP_MIB} MiB (${store})`, runsAll, {
+  real: true,
 })

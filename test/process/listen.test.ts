@@ -6,39 +6,26 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import test, { after, type TestContext } from 'node:test'
-import pg from 'pg'
-import type { Lifetime } from '../parley.ts'
+import test, { after } from 'node:test'
+import { connectPostgres } from '../postgres/connection.ts'
 import { freshDatabase } from '../postgres/database.ts'
 import type { Caller } from './caller.ts'
 import { post, signedCallback, startListener } from './listener.ts'
-import { type Installation, installation, type Server } from './server-process.ts'
+import { installation } from './server-process.ts'
 
-const timeout = 60_000
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0, 0] } }
 
-interface Place {
-  readonly place: Installation
-  readonly server: Server
-}
-
-async function start(t: Lifetime, databaseUrl?: string): Promise<Place> {
-  const place = await installation(t, { settings, ...(databaseUrl && { databaseUrl }) })
-  // If there is any account, the first start does not create the account `default`.
-  await place.parley(['keys', 'create', '--account', 'first', '--tier', 'user_go'])
-  return { place, server: await place.start() }
-}
-
-/** The server that all tests on SQLite share. */
-const shared = start({ after })
+/** The server that the tests share. It may send callbacks to loopback. */
+const place = await installation({ after }, { settings })
+// If there is any account, the first start does not create the account `default`.
+await place.key('first', 'user_go')
+const server = await place.start()
 let accounts = 0
 
-/** Returns a server that may send callbacks to loopback, and an account for the test. */
-async function serverWith(t: TestContext, databaseUrl?: string) {
-  const { place, server } = await (databaseUrl === undefined ? shared : start(t, databaseUrl))
+/** Creates an account for a test. */
+async function newAccount() {
   const account = `ada${accounts++}`
-  const made = await place.parley(['keys', 'create', '--account', account, '--tier', 'user_go'])
-  return { place, account, caller: server.caller(made.stdout.trim()) }
+  return { account, caller: server.caller(await place.key(account, 'user_go')) }
 }
 
 /** Creates a job with one message and this callback. Resolves with the job ID. */
@@ -54,8 +41,8 @@ async function send(caller: Caller, url: string, content = 'Hello', payload: obj
   return reply.body.data?.job_ids?.[0] ?? ''
 }
 
-test('a callback of the server is verified and printed for people', { timeout }, async (t) => {
-  const { place, account, caller } = await serverWith(t)
+test('a callback of the server is verified and printed for people', async () => {
+  const { account, caller } = await newAccount()
   const { url, program } = await startListener(place, ['--account', account])
   assert.match(program.stdout, /"callback_url": "http:\/\/127\.0\.0\.1:\d+\/hook"/)
   assert.match(program.stdout, /"allow_networks": \["127\.0\.0\.0\/8"\]/)
@@ -75,10 +62,8 @@ test('a callback of the server is verified and printed for people', { timeout },
   await program.line(new RegExp(`verified: job ${failed} failed\n +error +\\{"code":"model_error"`))
 })
 
-test('--json prints each callback whole on a line of its own, numbers to the last digit', {
-  timeout,
-}, async (t) => {
-  const { place, account, caller } = await serverWith(t)
+test('--json prints each callback whole on a line of its own, numbers to the last digit', async () => {
+  const { account, caller } = await newAccount()
   const { url, program } = await startListener(place, ['--account', account, '--json'])
   const before = Date.now() / 1000
   const id = await send(caller, url)
@@ -97,7 +82,7 @@ test('--json prints each callback whole on a line of its own, numbers to the las
   assert.deepEqual([callback.job_id, callback.status], [id, 'completed'])
   assert.match(callback.result.response_content, /simulated/)
 
-  const secret = (await place.parley(['accounts', 'secret', account])).stdout.trim()
+  const secret = (await place.output(['accounts', 'secret', account])).trim()
   const long = 'x'.repeat(5000)
   const body = `{\r\n  "job_id": "a", "result": "${long}",\n "callback_payload": {"n": 12345678901234567890, "h": 1e400}\n}`
   assert.equal(await post(url, signedCallback(secret, { body })), 200)
@@ -108,8 +93,8 @@ test('--json prints each callback whole on a line of its own, numbers to the las
   assert.equal(program.stdout.trim().split('\n').length, 2, 'what is no callback is not on standard output')
 })
 
-test('--fail-first makes the server retry, which is reported as a duplicate', { timeout }, async (t) => {
-  const { place, account, caller } = await serverWith(t)
+test('--fail-first makes the server retry, which is reported as a duplicate', async () => {
+  const { account, caller } = await newAccount()
   const { url, program } = await startListener(place, ['--account', account, '--json', '--fail-first', '2'])
   const id = await send(caller, url)
   await program.line(/(?:\{.*\}\n){3}/)
@@ -131,11 +116,12 @@ test('--fail-first makes the server retry, which is reported as a duplicate', { 
   assert.match(people.program.stdout, /answered +503/)
 })
 
-test('while a secret is rotated the old and the new one verify', { timeout }, async (t) => {
-  const { place, account, caller } = await serverWith(t)
-  const old = (await place.parley(['accounts', 'secret', account])).stdout.trim()
+test('while a secret is rotated the old and the new one verify', async () => {
+  const { account, caller } = await newAccount()
+  const old = (await place.output(['accounts', 'secret', account])).trim()
+  const rotate = () => place.output(['accounts', 'secret', account, '--rotate'])
   const sinceBefore = await startListener(place, ['--account', account])
-  const rotated = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
+  const rotated = (await rotate()).trim()
   assert.notEqual(rotated, old)
   const others = await Promise.all([
     startListener(place, ['--secret', old]),
@@ -146,15 +132,15 @@ test('while a secret is rotated the old and the new one verify', { timeout }, as
     await program.line(new RegExp(`  verified: job ${id}`))
   }
   // If no known secret verifies a callback, `listen` reads the secrets again, so it notices a rotation.
-  const recent = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
-  const newest = (await place.parley(['accounts', 'secret', account, '--rotate'])).stdout.trim()
+  const recent = (await rotate()).trim()
+  const newest = (await rotate()).trim()
   const answers = [newest, recent, old].map((secret) => post(sinceBefore.url, signedCallback(secret)))
   assert.deepEqual(await Promise.all(answers), [200, 200, 401])
 })
 
-test("another account's callback is not verified, and is told how it can be", { timeout }, async (t) => {
-  const { place, caller } = await serverWith(t)
-  await place.parley(['keys', 'create', '--account', 'default', '--tier', 'user_go'])
+test("another account's callback is not verified, and is told how it can be", async () => {
+  const { caller } = await newAccount()
+  await place.key('default', 'user_go')
   const { url, program } = await startListener(place)
   await send(caller, url)
   await program.line(
@@ -163,7 +149,7 @@ test("another account's callback is not verified, and is told how it can be", { 
   await program.line(/answered +401/)
 })
 
-test('a database is not made by looking; one that is made later is found', { timeout }, async (t) => {
+test('a database is not made by looking; one that is made later is found', async (t) => {
   const place = await installation(t, { settings })
   const { url, program } = await startListener(place)
   assert.match(
@@ -174,14 +160,14 @@ test('a database is not made by looking; one that is made later is found', { tim
   await program.line(/NOT VERIFIED: job .*\n +why +there is no database/)
   assert.deepEqual(await readdir(place.folder), ['parley.config.json'])
 
-  const server = await place.start()
-  const id = await send(server.caller(await server.firstKey()), url)
-  await program.line(new RegExp(`  verified: job ${id}`))
+  await place.key('default')
+  const id = '0198c0de-0000-7000-8000-000000000002'
+  const secret = (await place.output(['accounts', 'secret', 'default'])).trim()
+  assert.equal(await post(url, signedCallback(secret, { id })), 200)
+  await program.line(/ {2}verified: job /)
 })
 
-test('a file that is not a Parley database, or lacks the account, is left unchanged', {
-  timeout,
-}, async (t) => {
+test('a file that is not a Parley database, or lacks the account, is left unchanged', async (t) => {
   const place = await installation(t)
   const other = new DatabaseSync(place.database)
   other.exec('create table theirs (a)')
@@ -212,24 +198,21 @@ test('a file that is not a Parley database, or lacks the account, is left unchan
   assert.ok(!existsSync(`${ours.database}.lock`), 'no server was started on it')
 })
 
-test('on Postgres the account is looked up as well, and nothing is made', { timeout }, async (t) => {
+test('on Postgres the account is looked up as well, and nothing is made', async (t) => {
   const databaseUrl = await freshDatabase(t)
-  const empty = await installation(t, { databaseUrl })
-  const early = await startListener(empty)
+  const place = await installation(t, { databaseUrl })
+  const early = await startListener(place)
   assert.match(
     early.program.stdout,
     /^Callbacks are not verified: the database postgres:\S+ could not be read: .*accounts/m,
   )
-  const client = new pg.Client(databaseUrl)
-  await client.connect()
-  const { rows } = await client.query(
-    'select 1 from pg_class where relnamespace = current_schema()::regnamespace',
-  )
-  await client.end()
-  assert.deepEqual(rows, [])
+  const client = await connectPostgres(t, databaseUrl)
+  const made = 'select 1 from pg_class where relnamespace = current_schema()::regnamespace'
+  assert.deepEqual((await client.query(made)).rows, [])
 
-  const { place, account, caller } = await serverWith(t, databaseUrl)
-  const { url, program } = await startListener(place, ['--account', account])
-  const id = await send(caller, url)
-  await program.line(new RegExp(`  verified: job ${id}`))
+  await place.key('eva')
+  const { url, program } = await startListener(place, ['--account', 'eva'])
+  const secret = (await place.output(['accounts', 'secret', 'eva'])).trim()
+  assert.equal(await post(url, signedCallback(secret)), 200)
+  await program.line(/ {2}verified: job /)
 })

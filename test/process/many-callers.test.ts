@@ -1,15 +1,17 @@
-/** Tests 10,000 jobs from 200 concurrent callers, in single creates and batches: all of them finish soon. */
+/** Tests many jobs from 200 concurrent callers, in single creates and batches: all of them finish soon. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { LONG } from '../support/long-form.ts'
 import { idsOf } from './caller.ts'
 import { installation } from './server-process.ts'
 
-const JOBS = 10_000
+/** The short form has a fifth, because each job costs a millisecond of CPU. */
+const JOBS = LONG ? 10_000 : 2_000
 const CALLERS = 200
-const BATCH = 10
+const BATCH = 2
 const WITHIN_MS = 20_000
 
-test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, { timeout: 60_000 }, async (t) => {
+test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, async (t) => {
   const place = await installation(t)
   const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
   const caller = server.caller(await server.firstKey())

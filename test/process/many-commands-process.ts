@@ -1,10 +1,14 @@
 /** The process of many-commands.ts: runs each command that it gets, and replies with what the command printed. */
-import { runCommandLine } from '../../src/cli/program.ts'
+import module from 'node:module'
+import { Readable } from 'node:stream'
+import { setTimeout } from 'node:timers/promises'
 
 export interface CommandLine {
   readonly args: readonly string[]
   readonly cwd: string
   readonly env: NodeJS.ProcessEnv
+  /** The whole standard input. */
+  readonly stdin: string
 }
 
 export interface Printed {
@@ -13,29 +17,68 @@ export interface Printed {
   readonly stderr: string
 }
 
-type Stream = 'stdout' | 'stderr'
+const REST_MS = 5
+/** The pipes to the tests. Node keeps a wrap of a finished read for the next one. */
+const OURS: ReadonlySet<string> = new Set(['PipeWrap', 'FileHandleReadWrap'])
 
-async function run({ args, cwd, env }: CommandLine): Promise<Printed> {
-  const printed = { stdout: '', stderr: '' }
+// As in main.ts.
+module.enableCompileCache()
+const { runCommandLine } = await import('../../src/cli/program.ts')
+
+async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
   process.chdir(cwd)
   for (const name of Object.keys(process.env)) if (!(name in env)) delete process.env[name]
   Object.assign(process.env, env)
-  const record = (stream: Stream) => {
-    process[stream].write = (text: string | Uint8Array) => {
-      printed[stream] += typeof text === 'string' ? text : Buffer.from(text).toString()
-      return true
-    }
-  }
-  record('stdout')
-  record('stderr')
+  Object.defineProperty(process, 'stdin', { value: Readable.from([Buffer.from(stdin)]), configurable: true })
+  const [stdout, stderr] = [recorded('stdout'), recorded('stderr')]
+  const printed = (code: number) => ({ code, stdout: stdout(), stderr: stderr() })
   try {
-    return { code: await runCommandLine(args), ...printed }
+    const code = await runCommandLine(args)
+    await nothingIsActive()
+    return printed(code)
   } catch (error) {
     // Node prints an unhandled error like this.
-    return { code: 1, ...printed, stderr: `${printed.stderr}${(error as Error).stack}\n` }
+    return { ...printed(1), stderr: `${stderr()}${(error as Error).stack}\n` }
+  } finally {
+    // A command listens until its process ends.
+    for (const event of ['SIGINT', 'SIGTERM', 'uncaughtException', 'unhandledRejection']) {
+      process.removeAllListeners(event)
+    }
   }
 }
+
+/** Returns a function that returns what has been written to the stream since. */
+function recorded(name: 'stdout' | 'stderr'): () => string {
+  const chunks: Buffer[] = []
+  process[name].write = (chunk: string | Uint8Array, ...others: unknown[]) => {
+    chunks.push(Buffer.from(chunk as string))
+    const written = others.find((other) => typeof other === 'function')
+    if (written) process.nextTick(written as () => void)
+    return true
+  }
+  return () => Buffer.concat(chunks).toString()
+}
+
+/**
+ * Resolves when only the pipes to the tests keep this process alive, so that a process of its own would have ended. A command
+ * that leaves a connection or a thread open therefore hangs here, too.
+ */
+async function nothingIsActive(): Promise<void> {
+  const isActive = (resource: string) => !OURS.has(resource)
+  while (threads > 0 || process.getActiveResourcesInfo().some(isActive)) await setTimeout(REST_MS)
+}
+
+/** How many threads are running, which are not among the resources. */
+let threads = 0
+process.on('worker', (thread) => {
+  threads += 1
+  thread.once('exit', () => {
+    threads -= 1
+  })
+})
 
 process.on('message', (command: CommandLine) => {
   void run(command).then((printed) => process.send?.(printed))
 })
+// A command may still be running when the tests are interrupted.
+process.on('disconnect', () => process.exit())

@@ -1,56 +1,49 @@
 /**
- * Runs commands of the program in one process, one after the other, for tests of what commands print. Loading the program takes
- * longer than most commands.
- *
- * ```ts
- * const run = await startCommands(t, place)
- * const { code, stderr } = await run(['keys', 'list', '--config', 'none.json'])
- * ```
+ * Runs commands of the program in one process, one after the other, because loading the program takes longer than most
+ * commands. `Installation.parley` uses it.
  */
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { Lifetime } from '../parley.ts'
 import type { CommandLine, Printed } from './many-commands-process.ts'
-import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 
 const PROCESS = fileURLToPath(new URL('many-commands-process.ts', import.meta.url))
 
-export type RunCommand = (args: readonly string[], options?: Pick<ProgramOptions, 'env'>) => Promise<Ended>
+let child: ChildProcess | undefined
+let last: Promise<unknown> = Promise.resolve()
 
-/** Starts the process, which ends with `t`. A command must not read standard input or start a server. */
-export async function startCommands(t: Lifetime, place: Installation): Promise<RunCommand> {
-  const run = startCommandsAnywhere(t)
-  return (args, options) => run(place, args, options)
+/** Resolves when the command has ended and nothing would keep its process alive. */
+export function runTogether(command: CommandLine): Promise<Printed> {
+  const printed = last.then(() => run(command))
+  last = printed.catch(() => {})
+  return printed
 }
 
-/** The same for several installations. Each command runs in the folder and with the environment of one of them. */
-export function startCommandsAnywhere(
-  t: Lifetime,
-): (place: Installation, ...command: Parameters<RunCommand>) => Promise<Ended> {
-  const child = fork(PROCESS)
-  const exited = once(child, 'exit')
-  t.after(async () => {
-    if (child.connected) child.disconnect()
-    await exited
-  })
-  const ended = exited.then(([code]) => {
-    throw new Error(`the process of the commands ended with ${code}`)
-  })
-  ended.catch(() => {})
-  let last: Promise<unknown> = Promise.resolve()
-  return async (place, args, { env = {} } = {}) => {
-    const before = last
-    const { promise, resolve } = Promise.withResolvers<void>()
-    last = promise
-    await before
-    try {
-      const answer = once(child, 'message')
-      child.send({ args, cwd: place.folder, env: place.environment(env) } satisfies CommandLine)
-      const [printed] = (await Promise.race([answer, ended])) as [Printed]
-      return { ...printed, signal: null }
-    } finally {
-      resolve()
-    }
+async function run(command: CommandLine): Promise<Printed> {
+  child ??= start()
+  const running = child
+  // Between commands, the process does not keep the tests alive.
+  running.ref()
+  running.channel?.ref()
+  const ended = new AbortController()
+  try {
+    const exited = once(running, 'exit', ended).then(([code, signal]) => {
+      child = undefined
+      throw new Error(`the process of the commands ended with ${code ?? signal} at ${command.args.join(' ')}`)
+    })
+    const answer = once(running, 'message', ended)
+    running.send(command)
+    const [printed] = (await Promise.race([answer, exited])) as [Printed]
+    return printed
+  } finally {
+    ended.abort()
+    running.unref()
+    running.channel?.unref()
   }
+}
+
+function start(): ChildProcess {
+  const started = fork(PROCESS)
+  process.once('exit', () => started.kill('SIGKILL'))
+  return started
 }

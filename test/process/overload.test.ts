@@ -3,14 +3,13 @@
  * what it has accepted, and its memory does not grow with the load.
  */
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
-import { startModelServer } from '../model-server.ts'
-import { freshRealDatabase } from '../postgres/database.ts'
+import type { TestContext } from 'node:test'
 import { LONG } from '../support/long-form.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
+import { type Database, onBothStores } from './both-stores.ts'
 import type { Caller } from './caller.ts'
 import { Ledger } from './ledger.ts'
-import { installation, MAIN } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 const QUEUED_WRITES = 10
 /** Each caller has at most one write in progress. */
@@ -25,25 +24,19 @@ const TEXT = 'x'.repeat(5000)
 const HEAP_MIB = 192
 const MAX_MIB = 200
 
-for (const store of ['SQLite', 'Postgres']) {
-  test(
+onBothStores(
+  (store) =>
     `five times the writes that may wait, on ${store}: the rest gets 503, and what was accepted ends`,
-    {
-      timeout: LONG ? 1_200_000 : 120_000,
-    },
-    async (t) => overload(t, store === 'SQLite' ? {} : { databaseUrl: await freshRealDatabase(t) }),
-  )
-}
+  overload,
+  { real: true },
+)
 
-async function overload(t: TestContext, database: { readonly databaseUrl?: string }): Promise<void> {
-  const models = await startModelServer({ keep: false }, t)
-  const settings = { limits: { queued_writes: QUEUED_WRITES, rejections_per_second: 1_000_000 } }
-  const place = await installation(t, { upstream: models.baseUrl, settings, ...database })
-  const command = [process.execPath, `--max-old-space-size=${HEAP_MIB}`, MAIN, 'serve']
-  const server = await place.startAs(command, { env: { LOG_LEVEL: 'error' } })
-  const key = await server.firstKey()
+async function overload(t: TestContext, database: Database): Promise<void> {
+  const limits = { queued_writes: QUEUED_WRITES, rejections_per_second: 1_000_000 }
+  const start = { heapMib: HEAP_MIB, env: { LOG_LEVEL: 'error' } }
+  const models = { keep: false }
+  const { server, caller } = await startServer(t, { models, settings: { limits }, start, ...database })
   const ledger = new Ledger((content) => `echo: ${content}`)
-  const caller = server.caller(key)
   const load = { caller, ledger, refused: 0 }
   await askAll(load, 'warm up', 10 * CALLERS)
 

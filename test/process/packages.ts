@@ -17,10 +17,9 @@ export async function succeed(
   command: readonly string[],
   options: ProgramOptions = {},
 ): Promise<Ended> {
-  const program = place.spawn(command, options)
-  const exit = await program.exited
-  assert.equal(exit.code, 0, `${command.join(' ')}: ${program.stdout}\n${program.stderr}`)
-  return { ...exit, stdout: program.stdout, stderr: program.stderr }
+  const ended = await place.spawn(command, options).ended()
+  assert.equal(ended.code, 0, `${command.join(' ')}: ${ended.stdout}\n${ended.stderr}`)
+  return ended
 }
 
 /** @param what the arguments of `npm pack` that name the package, relative to `cwd` */

@@ -1,4 +1,6 @@
 /** Random numbers that depend on a seed. Tests print the seed; PARLEY_TEST_SEED=… repeats the choices of a run. */
+import type { TestContext } from 'node:test'
+
 export class Random {
   readonly seed: number
   #state: number
@@ -6,6 +8,13 @@ export class Random {
   constructor(seed = Number(process.env.PARLEY_TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))) {
     this.seed = seed
     this.#state = seed
+  }
+
+  /** Returns random numbers whose seed is in the report of the test. */
+  static of(t: TestContext): Random {
+    const random = new Random()
+    t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)
+    return random
   }
 
   /** Returns an integer from 0 to `below` - 1 (mulberry32). */

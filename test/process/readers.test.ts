@@ -4,12 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { reply, startModelServer } from '../model-server.ts'
+import { reply } from '../model-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
 import { idsOf } from './caller.ts'
 import { getHead, hostileSocket } from './hostile-sockets.ts'
-import { installation, MAIN, type Server } from './server-process.ts'
+import type { Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 const READERS = 200
 const MAX_MIB = 150
@@ -18,16 +19,10 @@ const CLOSED_WITHIN_MS = 90_000
 /** The answer of the model. */
 const ANSWER = 'x'.repeat(5_000_000)
 
-const timeout = 120_000
-
-async function stage(t: TestContext) {
-  const models = await startModelServer({ keep: false, script: () => reply.text(ANSWER) }, t)
-  const place = await installation(t, {
-    upstream: models.baseUrl,
-    settings: { limits: { stalled_write_seconds: STALLED_S } },
-  })
-  const server = await place.startAs([process.execPath, '--max-old-space-size=512', MAIN, 'serve'])
-  return { place, server, key: await server.firstKey(), pid: server.program.pid }
+function stage(t: TestContext) {
+  const models = { keep: false, script: () => reply.text(ANSWER) }
+  const settings = { limits: { stalled_write_seconds: STALLED_S } }
+  return startServer(t, { models, settings, start: { heapMib: 512 } })
 }
 
 /** Opens connections, sends the request on each, reads nothing, and waits until no connection holds memory. */
@@ -51,9 +46,7 @@ async function neverRead(
   return { before, peak: memory.peakMiB() }
 }
 
-test(`${READERS} clients without a key that never read take at most ${MAX_MIB} MiB, and are closed`, {
-  timeout,
-}, async (t) => {
+test(`${READERS} clients without a key that never read take at most ${MAX_MIB} MiB, and are closed`, async (t) => {
   const { server } = await stage(t)
   const script = await fetch(`${server.url}/docs/js/scalar.js`)
   assert.ok((await script.text()).length > 1_000_000)
@@ -67,18 +60,14 @@ test(`${READERS} clients without a key that never read take at most ${MAX_MIB} M
   t.diagnostic(`without a key: ${Math.round(peak - before)} MiB more at most`)
 })
 
-test(`${READERS} readers of one account that never read take at most ${MAX_MIB} MiB, and others read meanwhile`, {
-  timeout,
-}, async (t) => {
-  const { place, server, key } = await stage(t)
-  const caller = server.caller(key)
+test(`${READERS} readers of one account that never read take at most ${MAX_MIB} MiB, and others read meanwhile`, async (t) => {
+  const { place, server, key, caller } = await stage(t)
   const made = await caller.single('a long answer')
   const [jobId = ''] = idsOf(made)
   assert.ok(jobId, made.text.slice(0, 300))
   const first = await caller.read(jobId)
   assert.ok(first.text.length > ANSWER.length, first.text)
-  const created = await place.parley(['keys', 'create', '--account', 'other', '--tier', 'user_max'])
-  const other = server.caller(/prl_\w+/.exec(created.stdout)?.[0] ?? '')
+  const other = server.caller(await place.key('other'))
   const [otherId = ''] = idsOf(await other.single('another long answer'))
 
   const metrics = async () => (await fetch(`${server.url}/metrics`)).text()

@@ -3,14 +3,12 @@
  * large answers are checked.
  */
 import assert from 'node:assert/strict'
-import test, { type TestContext } from 'node:test'
+import type { TestContext } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
-import { freshRealDatabase } from '../postgres/database.ts'
 import { HOSTILE_FAMILIES } from '../support/hostile-schemas.ts'
 import { LONG } from '../support/long-form.ts'
+import { type Database, onBothStores } from './both-stores.ts'
 import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
-
-const timeout = 240_000
 
 /** In milliseconds of CPU time, on the machine on which the limit was set. */
 const LONGEST_HOLD_MS = 20
@@ -67,7 +65,7 @@ function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
   return within ?? make(1)
 }
 
-async function start(t: TestContext, databaseUrl?: string) {
+async function start(t: TestContext, database: Database) {
   let content = ''
   let calls = 0
   const models = await startModelServer(
@@ -80,10 +78,7 @@ async function start(t: TestContext, databaseUrl?: string) {
     },
     t,
   )
-  const { post, held, key } = await startWatched(t, {
-    upstream: models.baseUrl,
-    ...(databaseUrl !== undefined && { databaseUrl }),
-  })
+  const { post, held, key } = await startWatched(t, { upstream: models.baseUrl, ...database })
   const caller = await key('acme', 'user_max')
   /** Asks a unique question, so that the answer is not from the cache. */
   const ask = async (question: string, schema: unknown, answer: string) => {
@@ -158,15 +153,13 @@ async function endsHostile({ ask, holdsNothing }: Started): Promise<void> {
   }
 }
 
-async function attack(t: TestContext, databaseUrl?: string): Promise<void> {
-  const started = await start(t, databaseUrl)
-  await completesLarge(started, LONG ? LARGE : LARGE.slice(0, 1))
-  await checksOnce(started)
-  if (LONG) await endsHostile(started)
-}
-
-test('large answers are checked and hostile schemas end, on SQLite', { timeout }, (t) => attack(t))
-
-test('large answers are checked and hostile schemas end, on Postgres', { timeout }, async (t) => {
-  await attack(t, await freshRealDatabase(t))
-})
+onBothStores(
+  (store) => `large answers are checked and hostile schemas end, on ${store}`,
+  async (t, database) => {
+    const started = await start(t, database)
+    await completesLarge(started, LONG ? LARGE : LARGE.slice(0, 1))
+    await checksOnce(started)
+    if (LONG) await endsHostile(started)
+  },
+  { real: true },
+)

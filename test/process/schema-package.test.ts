@@ -13,9 +13,7 @@ const TSC = [process.execPath, join(CLONE, 'node_modules/typescript/bin/tsc')]
 const CHECKED = ['--noEmit', '--strict', '--skipLibCheck', 'false', '--module', 'nodenext', '--types', 'node']
 const TYPES_OF_NODE = ['--typeRoots', join(CLONE, 'node_modules/@types')]
 
-test('the packed schema checker holds JavaScript and types, and its README runs', {
-  timeout: 240_000,
-}, async (t) => {
+test('the packed schema checker holds JavaScript and types, and its README runs', async (t) => {
   const place = await installation(t)
   const project = join(place.folder, 'project')
   await mkdir(project)

@@ -6,11 +6,7 @@ import test from 'node:test'
 import { startModelServer } from '../model-server.ts'
 import { installation } from './server-process.ts'
 
-const timeout = 60_000
-
-test('the database, the key of the model server and the admin token come from files', {
-  timeout,
-}, async (t) => {
+test('the database, the key of the model server and the admin token come from files', async (t) => {
   const model = await startModelServer({}, t)
   const place = await installation(t, { upstream: model.baseUrl })
   const file = async (name: string, content: string) => {
@@ -33,14 +29,13 @@ test('the database, the key of the model server and the admin token come from fi
   })
   assert.equal(overview.status, 200)
   await server.stop()
-  const keys = await place.parley(['keys', 'list', '--json'], { env })
-  assert.deepEqual([keys.code, JSON.parse(keys.stdout).length], [0, 1], keys.stderr)
+  assert.equal((await place.json(['keys', 'list'], { env })).length, 1)
   for (const output of [server.program.stdout, server.program.stderr]) {
     assert.doesNotMatch(output, /sk-from-file|token-from-file/)
   }
 })
 
-test('a file that gives no value, and a variable that is set twice, are errors', { timeout }, async (t) => {
+test('a file that gives no value, and a variable that is set twice, are errors', async (t) => {
   const place = await installation(t)
   const missing = join(place.folder, 'missing')
   const folder = join(place.folder, 'folder')

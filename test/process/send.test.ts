@@ -1,24 +1,25 @@
-/** Tests `parley send`: what it sends, what it prints, and its exit codes. */
+/** Tests `parley send`, `job` and `jobs list`: what they send, what they print, and their exit codes. */
 import assert from 'node:assert/strict'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import test, { after, type TestContext } from 'node:test'
 import { reply, type Script, startModelServer } from '../model-server.ts'
 import { startAsking } from './asking.ts'
+import { serveHttp } from './http-server.ts'
+import { assertEnded, reportEach, reported } from './mistakes.ts'
 
-const timeout = 60_000
-
-const models = await startModelServer()
-after(() => models.close())
-/** A server with a model server, and a server with the simulator. Several tests share each of them. */
-const shared = await startAsking({ after }, { upstream: models.baseUrl })
-const simulated = await startAsking({ after })
+const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 const RIVER = {
   type: 'object',
   properties: { river: { type: 'string' } },
   required: ['river'],
   additionalProperties: false,
 }
+
+/** The tests share a server and its model server. Only one request may wait for its answer; others get a 202 at once. */
+const models = await startModelServer()
+after(() => models.close())
+const settings = { sync: { max_waiters: 1 } }
+const asking = await startAsking({ after }, { upstream: models.baseUrl, settings })
+const { ask, begin, write, place, server, key } = asking
 
 /** Sets the script of the model server until the test ends. */
 function answers(t: TestContext, script: Script): void {
@@ -28,12 +29,11 @@ function answers(t: TestContext, script: Script): void {
   })
 }
 
-test('the text comes from arguments, a file or standard input, and the answer goes to standard output', {
-  timeout,
-}, async () => {
-  const { ask, write } = shared
-  await write('question.txt', 'Which\nriver? ')
+/** Resolves when the model server has got this many more requests. */
+const calledMore = (count: number) => models.received(models.requests.length + count)
 
+test('the text comes from arguments, a file or standard input, and the answer goes to standard output', async () => {
+  await write('question.txt', 'Which\nriver? ')
   const words = await ask(['send', '--model', 'gpt-5-mini', '--system', 'Be brief.', 'Hello', 'there'])
   assert.deepEqual([words.code, words.stdout, words.stderr], [0, 'echo: Hello there\n', ''])
   assert.equal(models.requests[0]?.body.model, 'gpt-5-mini')
@@ -41,10 +41,15 @@ test('the text comes from arguments, a file or standard input, and the answer go
     { role: 'system', content: 'Be brief.' },
     { role: 'user', content: 'Hello there' },
   ])
-  assert.equal((await ask(['send', '--file', 'question.txt'])).stdout, 'echo: Which\nriver? \n')
-  assert.equal((await ask(['send'], { stdin: 'größer 😀\n' })).stdout, 'echo: größer 😀\n')
-  assert.equal((await ask(['send', '--file', '-'], { stdin: 'piped' })).stdout, 'echo: piped\n')
-  assert.equal((await ask(['send', '-'], { stdin: 'piped, too' })).stdout, 'echo: piped, too\n')
+  for (const [args, stdin, answer] of [
+    ['--file question.txt', '', 'Which\nriver? '],
+    ['', 'größer 😀\n', 'größer 😀'],
+    ['--file -', 'piped', 'piped'],
+    ['-', 'piped, too', 'piped, too'],
+  ] as const) {
+    const { stdout } = await ask(`send ${args}`.trim().split(' '), { stdin })
+    assert.equal(stdout, `echo: ${answer}\n`)
+  }
 
   const json = await ask(['send', '--json', 'Hello'])
   const { job_id, created_at, ...rest } = JSON.parse(json.stdout) as Record<string, unknown>
@@ -53,135 +58,108 @@ test('the text comes from arguments, a file or standard input, and the answer go
   assert.equal(json.stdout.trimEnd().split('\n').length, 1)
 })
 
-test('--metadata may be repeated, and splits at the first =', { timeout }, async () => {
-  const { ask, server, key } = shared
+test('--metadata may be repeated, and splits at the first =', async () => {
   const sent = await ask(['send', '--metadata', 'customer=a=b', '--metadata', 'note=', '--json', 'Noted'])
   const { job_id } = JSON.parse(sent.stdout) as { job_id: string }
-  const read = await fetch(`${server.url}/api/v1/messages/${job_id}?include=metadata`, {
-    headers: { 'x-api-key': key },
-  })
-  const { data } = (await read.json()) as { data: { metadata: unknown } }
-  assert.deepEqual(data.metadata, { customer: 'a=b', note: '' })
+  const { text } = await server.caller(key).send(`/api/v1/messages/${job_id}?include=metadata`)
+  assert.deepEqual(JSON.parse(text).data.metadata, { customer: 'a=b', note: '' })
   const wrong = await ask(['send', '--metadata', 'customer', 'Noted'])
   assert.deepEqual([wrong.code !== 0, wrong.stdout], [true, ''])
   assert.match(wrong.stderr, /It is KEY=VALUE/)
 })
 
-test('--schema and --json-format print JSON with every digit', { timeout }, async (t) => {
+test('--schema and --json-format print JSON with every digit', async (t) => {
   answers(t, () => reply.text('{ "river": "Amur", "length": 12345678901234567890 }'))
   const before = models.requests.length
-  const { ask, write } = shared
-  await write('open.json', JSON.stringify({ ...RIVER, additionalProperties: true }))
+  const open = { ...RIVER, additionalProperties: true }
+  await write('open.json', JSON.stringify(open))
+  await write('noted.json', JSON.stringify({ ...open, 'x-order': 1 }))
   await write('river.json', JSON.stringify({ ...RIVER, require: ['river'] }))
   const printed = '{"river":"Amur","length":12345678901234567890}\n'
   assert.equal((await ask(['send', '--schema', 'open.json', 'A river?'])).stdout, printed)
   assert.equal((await ask(['send', '--json-format', 'Any river?'])).stdout, printed)
-  await write('noted.json', JSON.stringify({ ...RIVER, additionalProperties: true, 'x-order': 1 }))
   const noted = await ask(['send', '--schema', 'noted.json', 'A river again?'])
-  assert.deepEqual(
-    [noted.stdout, noted.stderr],
-    [printed, 'noted.json: accepted and not checked: /x-order\n'],
-  )
+  const unchecked = 'noted.json: accepted and not checked: /x-order\n'
+  assert.deepEqual([noted.stdout, noted.stderr], [printed, unchecked])
   const bad = await ask(['send', '--schema', 'river.json', 'A river?'])
-  assert.deepEqual([bad.code, bad.stdout], [1, ''])
-  assert.match(bad.stderr, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
+  reported(bad, /^river\.json: schema\.require: is not a keyword; did you mean required\?/)
   assert.equal(models.requests.length - before, 3)
 })
 
-test('a job that fails ends with 2, and says why', { timeout }, async () => {
-  const { ask } = simulated
-  const failed = await ask(['send', '[[fail content_policy_violation]]'])
-  assert.deepEqual([failed.code, failed.stdout], [2, ''])
-  assert.match(failed.stderr, /^Job \S+ failed: content_policy_violation: \S/)
-  const json = await ask(['send', '--json', '[[fail model_error]]'])
-  assert.deepEqual([json.code, JSON.parse(json.stdout).error.code, json.stderr], [2, 'model_error', ''])
+test('a job that fails ends with 2, and says why', async (t) => {
+  answers(t, () => reply.contentFilter())
+  const failed = await ask(['send', 'Filter this'])
+  reported(failed, /^Job \S+ failed: content_policy_violation: \S/, 2)
+  const json = await ask(['send', '--json', 'Filter this, too'])
+  const { error } = JSON.parse(json.stdout)
+  assert.deepEqual([json.code, error.code, json.stderr], [2, 'content_policy_violation', ''])
 })
 
-test('--no-wait prints the ID at once, and `parley job` shows the rest', { timeout }, async (t) => {
+test('--no-wait prints the ID at once, and `parley job` shows the rest', async (t) => {
   answers(t, () => reply.stall())
-  const before = models.requests.length
-  const { ask, begin } = shared
+  const called = calledMore(1)
   const sent = await ask(['send', '--no-wait', 'Hello, later'])
   assert.deepEqual([sent.code, sent.stderr], [0, ''])
   const id = sent.stdout.trim()
-  await models.received(before + 1)
+  await called
   const open = await ask(['job', id])
-  assert.deepEqual([open.code, open.stdout], [5, ''])
-  assert.match(open.stderr, /is assigned/)
+  reported(open, /is assigned/, 5)
   const waiting = begin(['job', id, '--wait'])
   models.release()
   assert.deepEqual(await waiting.exited, { code: 0, signal: null })
   assert.equal(waiting.stdout, 'echo: Hello, later\n')
 })
 
-test('an answer that takes longer than the wait is waited for, and Ctrl-C says how', {
-  timeout,
-}, async (t) => {
-  const models = await startModelServer({ script: () => reply.stall() }, t)
-  // A server without a free slot for waiting responds with 202 at once.
-  const settings = { sync: { max_waiters: 1 } }
-  const { ask, begin, server, key } = await startAsking(t, { upstream: models.baseUrl, settings })
+test('an answer that takes longer than the wait is waited for, and Ctrl-C says how', async (t) => {
+  answers(t, () => reply.stall())
+  const [first, third] = [calledMore(1), calledMore(3)]
   const occupying = server.caller(key).single('the only one that may wait')
-  await models.received(1)
-  const slow = begin(['send', 'Hello'])
+  await first
+  const slow = begin(['send', 'Slowly'])
   const [, id = ''] = await slow.logged(/^Job (\S+) is still running/)
   slow.kill('SIGINT')
   assert.deepEqual(await slow.exited, { code: 130, signal: null })
-  assert.match(
-    slow.stderr,
-    new RegExp(`The job continues on the server\\. To wait for it: parley job ${id} --wait`),
-  )
-  const patient = begin(['send', 'Hello again'])
+  const says = `The job continues on the server\\. To wait for it: parley job ${id} --wait`
+  assert.match(slow.stderr, new RegExp(says))
+  const patient = begin(['send', 'Slowly again'])
   await patient.logged(/is still running/)
-  await models.received(3)
+  await third
   models.release()
   assert.deepEqual(await patient.exited, { code: 0, signal: null })
-  assert.equal(patient.stdout, 'echo: Hello again\n')
-  assert.equal((await ask(['job', id])).stdout, 'echo: Hello\n')
+  assert.equal(patient.stdout, 'echo: Slowly again\n')
+  assert.equal((await ask(['job', id, '--wait'])).stdout, 'echo: Slowly\n')
   assert.equal((await occupying).status, 200)
 })
 
-test('user errors and rejected requests have their own exit codes', { timeout }, async (t) => {
-  const { run, place, write } = simulated
-  await write('no-text', Buffer.from([0x61]).toString())
-  const free = await place.parley(['keys', 'create', '--account', 'fred', '--tier', 'user_free'])
-  const notParley = createServer((_request, response) => response.end('<html>It works!</html>'))
-  await new Promise<void>((resolve) => notParley.listen(0, '127.0.0.1', resolve))
-  t.after(() => notParley.close())
-  const other = `http://127.0.0.1:${(notParley.address() as AddressInfo).port}`
-  const cases: readonly {
-    args: string
-    env?: Record<string, string | undefined>
-    code: number
-    says: RegExp
-  }[] = [
-    { args: 'send Hi', env: { PARLEY_API_KEY: undefined }, code: 3, says: /PARLEY_API_KEY/ },
-    { args: 'send Hi --key prl_wrong', code: 3, says: /API key/ },
-    {
-      args: `send Hi --model gpt-5 --key ${free.stdout.trim()}`,
-      code: 3,
-      says: /user_free cannot use model gpt-5/,
-    },
-    { args: 'send Hi --url http://127.0.0.1:9', code: 4, says: /No response from http:\/\/127\.0\.0\.1:9/ },
-    { args: `send Hi --url ${other}`, code: 4, says: /is not from a Parley server/ },
-    { args: 'send Hi --url localhost:8080', code: 1, says: /--url .* must be an http or https URL/ },
-    { args: 'send Hi --model gpt-9', code: 1, says: /model: must be one of/ },
-    { args: 'send Hi --timeout 5', code: 1, says: /from 30 to 120/ },
-    { args: 'send Hi --cache-ttl 5', code: 1, says: /from 180 to 3600/ },
-    { args: 'send Hi --no-wait --timeout 30', code: 1, says: /--timeout cannot be used with --no-wait/ },
-    { args: 'send Hi --file no-text', code: 1, says: /is given twice/ },
-    { args: 'send --file none.txt', code: 1, says: /none\.txt does not exist/ },
-    { args: 'send Hi --schema none.json', code: 1, says: /none\.json does not exist/ },
-    { args: 'send Hi --schema no-text', code: 1, says: /no-text is not JSON/ },
-    { args: 'send Hi --schema no-text --json-format', code: 1, says: /cannot be used with/ },
-  ]
-  await Promise.all(
-    cases.map(async ({ args, env, code, says }) => {
-      const ended = await run(args.split(' '), { ...(env && { env }) })
-      assert.deepEqual([ended.code, ended.stdout], [code, ''], `${args}: ${ended.stderr}`)
-      assert.match(ended.stderr, says, args)
-      assert.doesNotMatch(ended.stderr, /^\s+at .+:\d+/m, args)
-    }),
+test('user errors and rejected requests have their own exit codes', async (t) => {
+  await write('no-text', 'a')
+  const free = await place.key('fred', 'user_free')
+  const other = await serveHttp(t, (_request, response) => response.end('<html>It works!</html>'))
+  const cannotUse = /user_free cannot use model gpt-5/
+  await reportEach(
+    t,
+    [
+      { args: 'send Hi', env: { PARLEY_API_KEY: undefined }, code: 3, says: /PARLEY_API_KEY/ },
+      { args: 'send Hi --key prl_wrong', code: 3, says: /API key/ },
+      { args: 'send Hi --model gpt-5', env: { PARLEY_API_KEY: free }, code: 3, says: cannotUse },
+      { args: 'send Hi --url http://127.0.0.1:9', code: 4, says: /No response from http:\/\/127\.0\.0\.1:9/ },
+      { args: `send Hi --url ${other}`, code: 4, says: /is not from a Parley server/ },
+      { args: 'send Hi --url localhost:8080', says: /--url .* must be an http or https URL/ },
+      { args: 'send Hi --model gpt-9', says: /model: must be one of/ },
+      { args: 'send Hi --timeout 5', says: /from 30 to 120/ },
+      { args: 'send Hi --cache-ttl 5', says: /from 180 to 3600/ },
+      { args: 'send Hi --no-wait --timeout 30', says: /--timeout cannot be used with --no-wait/ },
+      { args: 'send Hi --file no-text', says: /is given twice/ },
+      { args: 'send --file none.txt', says: /none\.txt does not exist/ },
+      { args: 'send Hi --schema none.json', says: /none\.json does not exist/ },
+      { args: 'send Hi --schema no-text', says: /no-text is not JSON/ },
+      { args: 'send Hi --schema no-text --json-format', says: /cannot be used with/ },
+      { args: `job ${NO_JOB}`, says: /does not exist or has expired/ },
+      { args: `job ${NO_JOB} --timeout 5`, says: /^--timeout can only be used with --wait\.\n$/ },
+      { args: `job ${NO_JOB} --drop-callback`, says: /can only be used with --delete/ },
+      { args: `job ${NO_JOB} --cancel --wait`, says: /cannot be used with option '--wait'/ },
+    ],
+    ask,
   )
 })
 
@@ -192,15 +170,71 @@ for (const [status, body] of [
   [405, '{"detail":"Method Not Allowed"}'],
   [501, '<html>Unsupported method</html>'],
 ] as const) {
-  test(`a server that is not Parley and answers ${status} ${body} gives exit code 4`, {
-    timeout,
-  }, async (t) => {
-    const other = createServer((_request, response) => response.writeHead(status).end(body))
-    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
-    t.after(() => other.close())
-    const { ask } = await startAsking(t)
-    const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`
+  test(`a server that is not Parley and answers ${status} ${body} gives exit code 4`, async (t) => {
+    const url = await serveHttp(t, (_request, response) => response.writeHead(status).end(body))
     const { code, stderr } = await ask(['send', '--url', url, 'Hello'])
     assert.equal(code, 4, stderr)
   })
 }
+
+test('a job is shown, waited for, cancelled and deleted', async (t) => {
+  answers(t, ({ body }) => (/wait/.test(JSON.stringify(body)) ? reply.stall() : undefined))
+  const [one, two] = [calledMore(2), calledMore(3)]
+  const caller = server.caller(key)
+  const created = await caller.batch(['wait for me', 'a quick one'])
+  const [slow = '', quick = ''] = created.body.data?.job_ids ?? []
+
+  assertEnded(await ask(['job', quick, '--wait']), { code: 0, stdout: 'echo: a quick one\n', stderr: '' })
+  const whole = JSON.parse((await ask(['job', quick, '--json'])).stdout) as Record<string, unknown>
+  assert.deepEqual(Object.keys(whole), ['status', 'job_id', 'created_at', 'result', 'error'])
+
+  const open = await ask(['job', slow, '--json'])
+  assert.equal(open.code, 5)
+  assert.match(JSON.parse(open.stdout).status, /pending|assigned/)
+  const tooLong = await ask(['job', slow, '--wait', '--timeout', '1'])
+  reported(tooLong, /did not finish within 1 s\. It continues/, 5)
+
+  await one
+  const stopped = begin(['job', slow, '--wait'])
+  stopped.kill('SIGTERM')
+  // The signal may come before the command has started to listen for it.
+  const { code, signal } = await stopped.exited
+  assert.ok(code === 143 || signal === 'SIGTERM', `${code} ${signal}`)
+  models.release()
+  assert.equal((await ask(['job', slow, '--wait'])).stdout, 'echo: wait for me\n')
+  const logged = await ask(['job', slow], { env: { PARLEY_LOG: 'debug' } })
+  assert.equal(logged.stdout, 'echo: wait for me\n')
+  assert.match(logged.stderr, /^parley: GET \/api\/v1\/messages\/.*: 200 in \d+ ms\n$/)
+
+  const late = await ask(['job', quick, '--cancel'])
+  reported(late, /The job has already finished/)
+  const [third = ''] = (await caller.batch(['wait again'])).body.data?.job_ids ?? []
+  await two
+  assert.equal((await ask(['job', third, '--delete'])).code, 1)
+  const cancelled = await ask(['job', third, '--cancel'])
+  reported(cancelled, /is cancelled/, 0)
+  assert.equal(JSON.parse((await ask(['job', third, '--cancel', '--json'])).stdout).error.code, 'cancelled')
+  assert.equal((await ask(['job', third])).code, 2)
+  const deleted = await ask(['job', third, '--delete', '--json'])
+  assert.deepEqual(JSON.parse(deleted.stdout), { job_id: third, deleted: true })
+  assert.equal((await ask(['job', third, '--delete'])).code, 1)
+})
+
+test('jobs are listed by status and metadata, newest first', async () => {
+  const env = { PARLEY_API_KEY: await place.key('lister') }
+  const run = async (...args: string[]) => (await ask(args, { env })).stdout
+  const listed = async (...args: string[]) => {
+    const jobs: { job_id: string }[] = JSON.parse(await run('jobs', 'list', '--json', ...args))
+    return jobs.map(({ job_id }) => job_id)
+  }
+  const sent = async (...args: string[]) => JSON.parse(await run('send', '--json', ...args)).job_id
+  const [first, second] = [await sent('first'), await sent('--metadata', 'customer=acme', 'second')]
+  assert.deepEqual(await listed(), [second, first])
+  assert.deepEqual(await listed('--limit', '1'), [second])
+  assert.deepEqual(await listed('--status', 'failed'), [])
+  assert.deepEqual(await listed('--metadata', 'customer=acme'), [second])
+  assert.deepEqual(await listed('--metadata', 'customer=acme', '--metadata', 'team=a'), [])
+  assert.match(await run('jobs', 'list', '--metadata', 'a=b'), /^No job has this metadata/)
+  const table = new RegExp(`^JOB ID .*\\n${second}  completed  gpt-\\S+ .*\\n${first}  completed `)
+  assert.match(await run('jobs', 'list'), table)
+})

@@ -10,6 +10,7 @@
  * assert.deepEqual(await server.exited, { code: 0, signal: null })
  * ```
  */
+import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -17,6 +18,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Lifetime } from '../parley.ts'
 import { Caller } from './caller.ts'
+import { runTogether } from './many-commands.ts'
 
 /** The folder of the clone, in which `npm start` runs. */
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
@@ -37,8 +39,14 @@ export interface ProgramOptions {
   readonly cwd?: string
   /** The arguments after `parley serve`. */
   readonly args?: readonly string[]
+  /** The largest heap of a server. */
+  readonly heapMib?: number
   /** The source file of the program in another clone. */
   readonly main?: string
+  /** The whole standard input of a command. */
+  readonly stdin?: string
+  /** If true, a command has a process of its own. */
+  readonly alone?: boolean
 }
 
 export interface Exit {
@@ -87,8 +95,9 @@ export class Installation {
 
   /** Starts a server. Resolves when it listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
-    const { main = MAIN, args = [] } = options
-    return this.startAs([process.execPath, main, 'serve', ...args], options)
+    const { main = MAIN, args = [], heapMib } = options
+    const heap = heapMib === undefined ? [] : [`--max-old-space-size=${heapMib}`]
+    return this.startAs([process.execPath, ...heap, main, 'serve', ...args], options)
   }
 
   /** Starts a server by a command of the test, such as npm or strace. */
@@ -98,11 +107,34 @@ export class Installation {
     return new Server(program, url, (key) => this.#caller(url, key))
   }
 
-  /** Runs `parley …` to its end. */
+  /** Runs `parley …` to its end, in a process that all commands of a test file share. */
   async parley(args: readonly string[], options: ProgramOptions = {}): Promise<Ended> {
-    const program = this.spawn([process.execPath, options.main ?? MAIN, ...args], options)
-    const exit = await program.exited
-    return { ...exit, stdout: program.stdout, stderr: program.stderr }
+    const { env, stdin = '', main, alone } = options
+    if (main === undefined && !alone) {
+      const command = { args, cwd: this.folder, env: this.environment(env), stdin }
+      return { ...(await runTogether(command)), signal: null }
+    }
+    const program = this.spawn([process.execPath, main ?? MAIN, ...args], options)
+    program.write(stdin)
+    return program.ended()
+  }
+
+  /** Runs a command that must succeed. Resolves with what it prints on standard output. */
+  async output(args: readonly string[], options: ProgramOptions = {}): Promise<string> {
+    const { code, stdout, stderr } = await this.parley(args, options)
+    assert.equal(code, 0, `${args.join(' ')}: ${stderr}`)
+    return stdout
+  }
+
+  /** The same with `--json`. Resolves with the parsed output. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests inspect output of every shape, and fail if it is wrong.
+  async json(args: readonly string[], options: ProgramOptions = {}): Promise<any> {
+    return JSON.parse(await this.output([...args, '--json'], options))
+  }
+
+  /** Creates an API key. */
+  async key(account: string, tier = 'user_max'): Promise<string> {
+    return (await this.output(['keys', 'create', '--account', account, '--tier', tier])).trim()
   }
 
   /** Returns the environment of all programs of the installation. */
@@ -215,6 +247,11 @@ export class Program {
   write(text: string): void {
     // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
+  }
+
+  /** Resolves with all output when the process has ended. */
+  async ended(): Promise<Ended> {
+    return { ...(await this.exited), stdout: this.stdout, stderr: this.stderr }
   }
 
   /** Kills the process and everything that it started. Does nothing if all of it has ended. */

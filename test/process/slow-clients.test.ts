@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { LONG } from '../support/long-form.ts'
 import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.ts'
-import { installation, type Server } from './server-process.ts'
+import type { Server } from './server-process.ts'
+import { startServer } from './started-server.ts'
 
 const SOCKETS = 500
 /** The limits in seconds. The long form uses the defaults. */
@@ -16,14 +17,10 @@ const REQUESTS = LONG ? 2000 : 200
 /** How many milliseconds other work on the machine may take. */
 const NOISE_MS = 5
 
-test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, {
-  timeout: 120_000,
-}, async (t) => {
-  const place = await installation(t, {
-    settings: { limits: { header_timeout_seconds: HEADER_S, request_timeout_seconds: REQUEST_S } },
-  })
-  const server = await place.start({ env: { LOG_LEVEL: 'warn' } })
-  const key = await server.firstKey()
+test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, async (t) => {
+  const limits = { header_timeout_seconds: HEADER_S, request_timeout_seconds: REQUEST_S }
+  const start = { env: { LOG_LEVEL: 'warn' } }
+  const { server, key } = await startServer(t, { models: { keep: false }, settings: { limits }, start })
   await timesOf(server, key)
   const idle = await timesOf(server, key)
   const sockets = await Promise.all(Array.from({ length: SOCKETS }, () => hostileSocket(server.url)))

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import test from 'node:test'
 import { promisify } from 'node:util'
+import { assertEnded } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0
@@ -24,7 +25,6 @@ function send(socketPath: string, method: string, path: string, headers: Record<
 }
 
 test('HOST=unix:/path: the first line names it, the printed example works, a killed server leaves nothing in the way', {
-  timeout: 60_000,
   skip: process.platform === 'win32',
 }, async (t) => {
   const place = await installation(t, { settings: { trust_proxy: '10.0.0.0/8' } })
@@ -59,8 +59,10 @@ test('HOST=unix:/path: the first line names it, the printed example works, a kil
   const second = await place.parley(['serve'], {
     env: { HOST: `unix:${path}`, DATABASE_URL: 'sqlite:other.db', PARLEY_SIMULATOR: 'true' },
   })
-  assert.equal(second.code, 1)
-  assert.match(second.stderr, /cannot listen on unix:.+parley\.sock: another program listens on /)
+  assertEnded(second, {
+    code: 1,
+    stderr: /cannot listen on unix:.+parley\.sock: another program listens on /,
+  })
 
   first.kill('SIGKILL')
   await first.exited

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts'
 import { peakOf, residentMiB } from '../support/memory-of.ts'
 import { jobOf } from './caller.ts'
 import { type HostileSocket, hostileSocket, postHead } from './hostile-sockets.ts'
-import { installation, MAIN } from './server-process.ts'
+import { installation } from './server-process.ts'
 
 const UPLOADS = 100
 const BODY_BYTES = 10_000_000
@@ -17,15 +17,13 @@ const REQUEST_TIMEOUT_S = 8
 /** How many milliseconds after its limit a connection is closed at the latest. */
 const CUT_WITHIN_MS = 12_000
 
-test(`${UPLOADS} unfinished uploads of 10 MB take at most ${MAX_MIB} MiB, and others upload meanwhile`, {
-  timeout: 120_000,
-}, async (t) => {
+test(`${UPLOADS} unfinished uploads of 10 MB take at most ${MAX_MIB} MiB, and others upload meanwhile`, async (t) => {
   const place = await installation(t, {
     settings: { limits: { request_timeout_seconds: REQUEST_TIMEOUT_S }, jobs: { concurrency: 2 } },
   })
-  const server = await place.startAs([process.execPath, '--max-old-space-size=512', MAIN, 'serve'])
+  const server = await place.start({ heapMib: 512 })
   const { pid } = server.program
-  const hostile = await keyOf(place, 'hostile', 'user_free')
+  const hostile = await place.key('hostile', 'user_free')
   const other = server.caller(await server.firstKey())
   assert.equal((await other.batch(['warm up'])).status, 202)
 
@@ -56,9 +54,7 @@ test(`${UPLOADS} unfinished uploads of 10 MB take at most ${MAX_MIB} MiB, and ot
   t.diagnostic(`${UPLOADS} unfinished uploads: ${Math.round(peak - before)} MiB more at most`)
 })
 
-test('the rejected uploads name the limit, and what they hold is free again when they end', {
-  timeout: 60_000,
-}, async (t) => {
+test('the rejected uploads name the limit, and what they hold is free again when they end', async (t) => {
   const place = await installation(t, { settings: { limits: { memory_bytes: 64 * 1024 * 1024 } } })
   const server = await place.start()
   const key = await server.firstKey()
@@ -81,23 +77,9 @@ test('the rejected uploads name the limit, and what they hold is free again when
   t.after(() => whole.close())
   void whole.send(postHead('/api/v1/messages/batches', key, body.length))
   void whole.send(body)
-  await eventually(
-    () => whole.text(),
-    (text) => text.startsWith('HTTP/1.1 202'),
-  )
+  await eventually(() => whole.text().startsWith('HTTP/1.1 202'), Boolean)
 })
 
 function isRejected({ text }: HostileSocket): boolean {
   return text().startsWith('HTTP/1.1 503')
-}
-
-async function keyOf(
-  place: Awaited<ReturnType<typeof installation>>,
-  account: string,
-  tier: string,
-): Promise<string> {
-  const created = await place.parley(['keys', 'create', '--account', account, '--tier', tier])
-  const [key] = /prl_\w+/.exec(created.stdout) ?? []
-  assert.ok(key, created.stderr)
-  return key
 }

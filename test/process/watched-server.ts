@@ -1,9 +1,9 @@
 /** A server whose event loop is watched during attacks, and what attacks are made of. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { request } from 'undici'
+import type { Lifetime } from '../parley.ts'
 import { installation, MAIN, type Server } from './server-process.ts'
 
 const PROBE = fileURLToPath(new URL('./loop-probe.ts', import.meta.url))
@@ -31,21 +31,19 @@ export interface WatchedServer {
 }
 
 export async function startWatched(
-  t: TestContext,
+  t: Lifetime,
   options: {
     readonly upstream?: string
     readonly settings?: Readonly<Record<string, unknown>>
-    readonly heapMib?: number
+    readonly databaseUrl?: string
   } = {},
 ): Promise<WatchedServer> {
-  const { heapMib, ...rest } = options
   // Responses to rejected requests are not delayed, because their cost is measured.
   const limits = { rejections_per_second: 1_000_000 }
-  const place = await installation(t, { ...rest, settings: { limits, ...rest.settings } })
+  const place = await installation(t, { ...options, settings: { limits, ...options.settings } })
   const file = join(place.folder, 'loop-probe')
   await writeFile(file, '')
-  const heap = heapMib === undefined ? [] : [`--max-old-space-size=${heapMib}`]
-  const command = [process.execPath, '--max-semi-space-size=64', ...heap, '--import', PROBE, MAIN, 'serve']
+  const command = [process.execPath, '--max-semi-space-size=64', '--import', PROBE, MAIN, 'serve']
   const server = await place.startAs(command, { env: { LOOP_PROBE_FILE: file } })
   const post = async (path: string, body: string, key: string, signal?: AbortSignal): Promise<Answered> => {
     const answer = await request(server.url + path, {
@@ -64,10 +62,7 @@ export async function startWatched(
   return {
     server,
     post,
-    key: async (account, tier) => {
-      const { stdout } = await place.parley(['keys', 'create', '--account', account, '--tier', tier])
-      return /prl_\w+/.exec(stdout)?.[0] ?? ''
-    },
+    key: (account, tier) => place.key(account, tier),
     held: async (work) => {
       const before = (await readFile(file, 'utf8')).length
       await work()

@@ -6,12 +6,11 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { DatabaseSync } from 'node:sqlite'
-import test, { type TestContext } from 'node:test'
 import pg from 'pg'
 import { openForOperator } from '../../src/store/open.ts'
 import { startModelServer } from '../model-server.ts'
-import { freshDatabase } from '../postgres/database.ts'
-import { type Installation, installation } from '../process/server-process.ts'
+import { onBothStores } from '../process/both-stores.ts'
+import { installation } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
 import { eventually } from '../support/eventually.ts'
 import { countStored } from '../support/stored-sums.ts'
@@ -51,45 +50,32 @@ async function statements(store: string, receiver: string): Promise<string> {
     update callbacks set owed_since_ms = ${nowMs - 60_000}, due_at_ms = ${nowMs} where due_at_ms is not null;`
 }
 
-test('a SQLite file of the first release', { timeout: 60_000 }, async (t) => {
-  const { place, ...others } = await placeOf(t)
-  const db = new DatabaseSync(place.database)
-  db.exec(await statements('sqlite', others.receiver.url))
-  db.close()
-  await upgrade(t, place, `sqlite:${place.database}`, others)
-})
-
-test('a Postgres database of the first release', { timeout: 60_000 }, async (t) => {
-  const url = await freshDatabase(t)
-  const { place, ...others } = await placeOf(t, url)
+/** Creates the database as the first release left it. */
+async function create(url: string, receiver: string): Promise<void> {
+  if (url.startsWith('sqlite:')) {
+    const db = new DatabaseSync(url.slice('sqlite:'.length))
+    db.exec(await statements('sqlite', receiver))
+    db.close()
+    return
+  }
   const client = new pg.Client(url)
   await client.connect()
-  await client.query(await statements('postgres', others.receiver.url))
+  await client.query(await statements('postgres', receiver))
   await client.end()
-  await upgrade(t, place, url, others)
-})
-
-async function placeOf(t: TestContext, databaseUrl?: string) {
-  const models = await startModelServer({}, t)
-  const receiver = await startReceiver({}, t)
-  const settings = { jobs: { retention_seconds: RETENTION }, callbacks: { allow_networks: ['127.0.0.0/8'] } }
-  const place = await installation(t, {
-    upstream: models.baseUrl,
-    settings,
-    ...(databaseUrl !== undefined && { databaseUrl }),
-  })
-  return { place, upstream: models, receiver }
 }
 
-async function upgrade(
-  t: TestContext,
-  place: Installation,
-  database: string,
-  { upstream, receiver }: Omit<Awaited<ReturnType<typeof placeOf>>, 'place'>,
-): Promise<void> {
-  const migrated = await place.parley(['migrate', '--json'])
-  assert.equal(migrated.code, 0, migrated.stderr)
-  assert.ok(JSON.parse(migrated.stdout).steps > 0, migrated.stdout)
+const title = (store: string) =>
+  `a ${store === 'SQLite' ? 'SQLite file' : 'Postgres database'} of the first release`
+
+onBothStores(title, async (t, { databaseUrl }) => {
+  const upstream = await startModelServer({}, t)
+  const receiver = await startReceiver({}, t)
+  const settings = { jobs: { retention_seconds: RETENTION }, callbacks: { allow_networks: ['127.0.0.0/8'] } }
+  const options = { upstream: upstream.baseUrl, settings, ...(databaseUrl !== undefined && { databaseUrl }) }
+  const place = await installation(t, options)
+  const database = databaseUrl ?? `sqlite:${place.database}`
+  await create(database, receiver.url)
+  assert.ok((await place.json(['migrate'])).steps > 0)
   const store = await openForOperator(database)
   t.after(() => store.close())
   const sums = { month: '2026-11', model: 'gpt-5-mini', cacheHits: 0 }
@@ -138,4 +124,4 @@ async function upgrade(
   const [sent, ...more] = receiver.requests
   assert.deepEqual([sent?.path, sent?.headers['x-a'], more.length], ['/down', 'b', 0])
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
-}
+})
