@@ -6,7 +6,7 @@ import { cancelBatch, submitBatch } from './batches.ts'
 import { type CallerOptions, Callers } from './callers.ts'
 import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
-import type { Action, ReceiverFault, Step } from './plan.ts'
+import { type Action, accountOf, type ReceiverFault, type Step } from './plan.ts'
 
 /** The pause of an upgrade between one node and the next, in milliseconds. */
 const UPGRADE_PAUSE_MS = 2000
@@ -115,9 +115,9 @@ export class Actors {
   #operateOnAccount(
     step: StepOf<'cancel all' | 'suspend' | 'resume' | 'rotate secret' | 'delete account' | 'cap'>,
   ): void {
-    const { world, plan, ledger } = this.#around
+    const { world, ledger } = this.#around
     const { kind, node } = step
-    const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+    const account = accountOf(step.account)
     if (kind === 'cancel all') {
       ledger.cancelledAccounts.add(account)
       ledger.mayLoseUsage = true
@@ -158,7 +158,7 @@ export class Actors {
   }
 
   #break(step: StepOf<'store' | 'upstream' | 'receiver'>): void {
-    const { world, plan, ledger, faults, upstreams, receiverFaults } = this.#around
+    const { world, ledger, faults, upstreams, receiverFaults } = this.#around
     const ends = (what: () => void) => void world.after(step.ms, `end of ${step.kind} ${step.fault}`, what)
     if (step.kind === 'store') {
       const { fault } = step
@@ -176,7 +176,7 @@ export class Actors {
         if (upstream.fault === step.fault) upstream.fault = null
       })
     } else {
-      const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+      const account = accountOf(step.account)
       receiverFaults.set(account, step.fault)
       ends(() => {
         if (receiverFaults.get(account) === step.fault) receiverFaults.delete(account)

@@ -194,26 +194,17 @@ export type Step =
 
 export type Action = { readonly atMs: number } & Step
 
-export interface AccountPlan {
-  readonly name: string
-  readonly tier: string
-}
-
 export interface Plan {
   readonly seed: number
   /** Whether many nodes share the database, like Postgres, or one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
-  readonly accounts: readonly AccountPlan[]
   readonly concurrency: number
   readonly upstreamConcurrency: number
   readonly maxAttempts: number
-  readonly leaseMs: number
   readonly patienceMs: number
   readonly maxPendingResponses: number
   readonly drainMs: number
-  /** The pauses before the attempts of a callback, in seconds. */
-  readonly callbackPausesS: readonly number[]
   readonly callbackSlots: number
   /** The size of the byte budget, in bytes. */
   readonly memoryBytes: number
@@ -229,6 +220,38 @@ export interface StoredPlan extends Plan {
   /** Set if the bug is not fixed yet: the first rule that the history breaks, and how the text of the violation begins. */
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
+
+/** What a stored plan omits of its creates and of their jobs. */
+const USUAL_CREATE = { key: null, leaveMs: null }
+const USUAL_JOB: Omit<JobPlan, 'tag'> = {
+  manner: 'answer',
+  format: 'text',
+  model: 'one-target',
+  size: 10,
+  hasCallback: false,
+  cacheTtlMs: 300_000,
+}
+
+/** Reads a plan from JSON text, which may omit what is usual. */
+export function parsePlan(json: string): StoredPlan {
+  const plan: StoredPlan = JSON.parse(json)
+  const actions = plan.actions.map((action): Action => {
+    if (action.kind !== 'create') return action
+    return { ...USUAL_CREATE, ...action, jobs: action.jobs.map((job) => ({ ...USUAL_JOB, ...job })) }
+  })
+  return { ...plan, actions }
+}
+
+export const ACCOUNTS = [
+  { name: 'acme', tier: 'user_free' },
+  { name: 'beta', tier: 'user_pro' },
+  { name: 'crowd', tier: 'user_max' },
+] as const
+/** Returns the name of the account to which a number in a step refers. */
+export const accountOf = (which: number) => ACCOUNTS[which % ACCOUNTS.length]?.name ?? ''
+export const LEASE_MS = 10_000
+/** The pauses before the attempts of a callback, in seconds. */
+export const CALLBACK_PAUSES_S = [0, 5, 30, 60, 120, 240]
 
 export const UPSTREAMS = ['alpha', 'beta'] as const
 /** The upstreams to try, by public model name. */

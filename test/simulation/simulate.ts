@@ -20,6 +20,7 @@ import { MemoryDatabase } from './memory-store/database.ts'
 import { memoryOperations } from './memory-store/memory-store.ts'
 import { SimulatedNode, type Surroundings } from './node.ts'
 import {
+  ACCOUNTS,
   type Action,
   describeAction,
   type Plan,
@@ -102,7 +103,7 @@ export async function simulate(
 
 function tiersOfAccounts(plan: Plan): (account: string) => Tier {
   const tiers = new Tiers(tiersOf(configurationOf(plan).settings))
-  const names = new Map([...plan.accounts, ...FAIRNESS_ACCOUNTS].map(({ name, tier }) => [name, tier]))
+  const names = new Map([...ACCOUNTS, ...FAIRNESS_ACCOUNTS].map(({ name, tier }) => [name, tier]))
   return (account) => tiers.of(names.get(account) ?? '')
 }
 
@@ -187,7 +188,6 @@ class Simulation {
       faults: new Set<StoreFault>(),
       listeners: new Map(),
       heartbeats: new Map(),
-      leaseMs: plan.leaseMs,
       witness: new Witness(world, ledger, db),
       announced: new Map(),
       upstreams: new Map(
@@ -249,7 +249,7 @@ class Simulation {
 
   async #createAccounts(): Promise<void> {
     const { createKey } = memoryOperations(this.#db)
-    for (const { name, tier } of [...this.#plan.accounts, ...FAIRNESS_ACCOUNTS]) {
+    for (const { name, tier } of [...ACCOUNTS, ...FAIRNESS_ACCOUNTS]) {
       const secret = makeSecret((bytes) => Buffer.from(this.#world.random.hex(bytes), 'hex'))
       this.#ledger.addSecret(name, secret)
       const times = { createdAtMs: WORLD_START_MS, expiresAtMs: null }

@@ -8,7 +8,7 @@ import { LONG } from '../support/long-form.ts'
 import { ROOT } from '../support/project-sources.ts'
 import { generatePlan } from './generate.ts'
 import { MUTATIONS } from './mutations.ts'
-import type { StoredPlan } from './plan.ts'
+import { parsePlan } from './plan.ts'
 import { postgresStores, sqliteStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { simulate } from './simulate.ts'
@@ -58,7 +58,7 @@ for (const { name, open, seeds } of REAL) {
 }
 
 const STORED = readdirSync(FOUND).map((file) => {
-  const plan: StoredPlan = JSON.parse(readFileSync(join(FOUND, file), 'utf8'))
+  const plan = parsePlan(readFileSync(join(FOUND, file), 'utf8'))
   return { file, title: file.replaceAll('-', ' ').replace('.json', ''), plan }
 })
 const STORES = { sqlite: sqliteStores, postgres: postgresStores }

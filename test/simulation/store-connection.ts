@@ -18,7 +18,7 @@ import type { Ledger } from './ledger.ts'
 import type { CallEnd, Lockstep } from './lockstep.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
-import type { StoreFault } from './plan.ts'
+import { LEASE_MS, type StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
@@ -69,7 +69,6 @@ export interface Shared {
   readonly faults: Set<StoreFault>
   /** The lease thread of each process that was started. */
   readonly heartbeats: Map<string, SimulatedThread>
-  readonly leaseMs: number
   readonly witness: Witness
   /** The milliseconds by which the database's clock is wrong, and when it last jumped. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
@@ -234,11 +233,11 @@ export class StoreConnection {
 
   /** Returns whether the process has run for the length of a lease, and was able to renew it. */
   #lives(node: string): boolean {
-    const { world, faults, heartbeats, leaseMs, storeClock } = this.#shared
+    const { world, faults, heartbeats, storeClock } = this.#shared
     const thread = heartbeats.get(node)
-    const mayExpire = faults.has('cut') || world.nowMs - storeClock.jumpedMs <= leaseMs
+    const mayExpire = faults.has('cut') || world.nowMs - storeClock.jumpedMs <= LEASE_MS
     if (thread === undefined || mayExpire) return false
-    return thread.state === 'running' && world.nowMs - thread.resumedMs > leaseMs
+    return thread.state === 'running' && world.nowMs - thread.resumedMs > LEASE_MS
   }
 
   #notify(name: MethodName, args: readonly unknown[], result: unknown): void {
