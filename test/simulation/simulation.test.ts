@@ -96,13 +96,13 @@ test('each mutation still has its one place in the sources', () => {
     assert.equal(
       source.split(text).length,
       2,
-      `${what}: ${file} has its text once (test/simulation/mutations.ts)`,
+      `${what}: ${file} has its text once (test/simulation/mutations.diff)`,
     )
   }
 })
 
 test('each stored plan has the defect that it must detect', () => {
-  const plans = MUTATIONS.flatMap(({ plans = [] }) => plans.map((plan) => `${plan}.json`))
+  const plans = MUTATIONS.flatMap(({ plans }) => plans.map((plan) => `${plan}.json`))
   // The history of a bug that is not fixed needs no further defect.
   const fixed = STORED.filter(({ plan }) => plan.unfixed === undefined).map(({ file }) => file)
   assert.deepEqual(plans.toSorted(), fixed.toSorted())
