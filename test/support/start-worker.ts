@@ -16,7 +16,7 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
 import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { addAccounts } from '../store-contract/fixtures.ts'
+import { addAccounts } from '../store-contract/steps.ts'
 
 export const NODE = 'node-a'
 

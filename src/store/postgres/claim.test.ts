@@ -1,4 +1,5 @@
 /** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'

@@ -3,11 +3,11 @@ import { chmodSync, copyFileSync, readdirSync, readFileSync, rmSync, statSync, w
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { after, before, type TestContext, test } from 'node:test'
-import { claimAll } from '../../../test/store-contract/fixtures.ts'
+import { claimAll } from '../../../test/store-contract/steps.ts'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
-import { DatabaseProblem } from '../database-problem.ts'
+import { refused } from '../../../test/support/transfer-databases.ts'
 import { openStore } from '../open.ts'
 import { backUpFile, type RestoreOptions, restoreFile } from './backup.ts'
 import { lockForServing } from './opening.ts'
@@ -137,15 +137,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
     'newer.db': /newer Parley \(schema 1000/,
   }
   for (const [name, says] of Object.entries(mistakes)) {
-    await assert.rejects(
-      restoreFile(at(name), place, given({ force: true })),
-      (error) => {
-        assert.ok(error instanceof DatabaseProblem, `${name}: ${error}`)
-        assert.match(error.message, says, name)
-        return true
-      },
-      name,
-    )
+    await refused(restoreFile(at(name), place, given({ force: true })), says)
   }
   assert.deepEqual(readdirSync(folder).sort(), there)
   assert.deepEqual(contentsOf(place), old)
