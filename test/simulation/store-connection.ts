@@ -17,7 +17,7 @@ import {
 import type { Ledger } from './ledger.ts'
 import type { CallEnd, Lockstep } from './lockstep.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
-import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
+import { type MethodName, memoryOperations, type StoreCall, storeOf } from './memory-store/memory-store.ts'
 import { LEASE_MS, type StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
@@ -26,32 +26,16 @@ import type { SimulatedThread, World } from './world.ts'
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
-  'findResponse',
-  'read',
-  'readEnded',
-  'findMissing',
-  'depth',
-  'claimsOf',
-  'absentNodes',
-  'loadCallback',
-  'callbackDepth',
-  'searchCallbacks',
-  'findCallback',
-  'searchJobs',
-  'findJob',
-  'jobContent',
-  'metadataOf',
-  'listKeys',
-  'listKeyHashes',
-  'searchKeys',
-  'listAccounts',
-  'findKey',
-  'secrets',
-  'hasAccounts',
-  'listUsage',
-  'used',
-  'quotaUse',
-  'listAuditEntries',
+  ...([
+    'findResponse',
+    'read',
+    'readEnded',
+    'findMissing',
+    'claimsOf',
+    'absentNodes',
+    'loadCallback',
+  ] as const),
+  ...(['searchJobs', 'findKey', 'listUsage', 'used', 'quotaUse'] as const),
 ]
 /** Writes that a store repeats until their outcome is known. */
 const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
@@ -92,8 +76,7 @@ export class StoreConnection {
     this.#node = node
     this.#thread = thread
     const { db, listeners } = shared
-    this.store = {
-      ...methodsOf(memoryOperations(db), (call) => this.#send(call)),
+    this.store = storeOf(memoryOperations(db), (call) => this.#send(call), {
       shared: db.shared,
       isKnownToAll: () => true,
       subscribe: (events) => {
@@ -104,7 +87,7 @@ export class StoreConnection {
       close: async () => {
         listeners.delete(node)
       },
-    }
+    })
   }
 
   /** Polls for events whose notifications were lost, as the Postgres store does. */

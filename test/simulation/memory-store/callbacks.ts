@@ -5,20 +5,17 @@ import {
   type CallbackBody,
   type CallbackDepth,
   type CallbackDetails,
-  type CallbackFilter,
   type CallbackState,
   type CallbackSummary,
   type CallbackToLoad,
   type DeferredCallback,
   type DueCallback,
-  type FailedFilter,
   MAX_ATTEMPTS_LENGTH,
   MAX_COUNTED,
   type Replay,
   type TakeCallbacks,
   type TakeDeferred,
 } from '../../../src/store/callback-store.ts'
-import { AFTER_ALL, type Page } from '../../../src/store/chunked-search.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { secretsOf } from './accounts.ts'
@@ -107,21 +104,6 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    searchCallbacks({
-      state,
-      account,
-      beforeJobId = AFTER_ALL,
-      limit,
-    }: CallbackFilter): Page<CallbackSummary> {
-      const found = all()
-        .filter(({ job }) => job.id < beforeJobId && (account === undefined || job.account === account))
-        .filter(({ callback }) => state === undefined || stateOf(callback) === state)
-        .sort((one, other) => (one.job.id > other.job.id ? -1 : 1))
-        .map(summaryOf)
-      const items = found.slice(0, limit)
-      return { items, complete: true, next: found.length > limit ? (items.at(-1)?.jobId ?? null) : null }
-    },
-
     findCallback(jobId: string): CallbackDetails | null {
       const row = find(jobId)
       if (row === null) return null
@@ -143,15 +125,6 @@ export function callbackOperations(db: MemoryDatabase) {
       if (row.callback.isInProgress) return 'in progress'
       replay(db, row, expiry.nowMs)
       return 'replayed'
-    },
-
-    replayFailedCallbacks({ account, limit }: FailedFilter, expiry: Expiry): number {
-      const failed = all()
-        .filter(({ job }) => account === undefined || job.account === account)
-        .filter((row) => (row.callback.failedAtMs ?? expiry.nowMs) < expiry.nowMs && !hasExpired(row, expiry))
-        .slice(0, limit)
-      for (const row of failed) replay(db, row, expiry.nowMs)
-      return failed.length
     },
   }
 }

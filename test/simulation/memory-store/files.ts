@@ -1,11 +1,5 @@
 /** Files in the reference store. */
-import {
-  ABANDONED_MS,
-  type AboutFile,
-  type FileSearch,
-  type NewFile,
-  type StoredFile,
-} from '../../../src/store/file-store.ts'
+import { ABANDONED_MS, type AboutFile, type NewFile, type StoredFile } from '../../../src/store/file-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { FileRow, MemoryDatabase } from './database.ts'
 
@@ -49,26 +43,8 @@ export function fileOperations(db: MemoryDatabase) {
       return row?.account === account && isReadable(row, nowMs) ? viewOf(row) : null
     },
 
-    listFiles({ account, purpose, afterFileId, newestFirst, limit, nowMs }: FileSearch): StoredFile[] {
-      const direction = newestFirst ? -1 : 1
-      const compare = (one: string, other: string) => (one < other ? -direction : direction)
-      return filesOf(account)
-        .filter((row) => isReadable(row, nowMs) && (purpose === undefined || row.purpose === purpose))
-        .filter(({ id }) => afterFileId === undefined || (id !== afterFileId && compare(afterFileId, id) < 0))
-        .sort((one, other) => compare(one.id, other.id))
-        .slice(0, limit)
-        .map(viewOf)
-    },
-
     readPiece: (fileId: string, piece: number): Uint8Array | null =>
       db.files.get(fileId)?.pieces[piece] ?? null,
-
-    deleteFile(account: string, fileId: string): boolean {
-      const row = db.files.get(fileId)
-      if (row?.account !== account) return false
-      remove(row)
-      return true
-    },
 
     deleteFilesOf(account: string): void {
       filesOf(account).forEach(remove)

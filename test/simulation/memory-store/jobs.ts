@@ -17,7 +17,6 @@ import {
   type DeletedJobs,
 } from '../../../src/store/admin-action-store.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
-import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import type {
   OwnCancel,
@@ -26,7 +25,6 @@ import type {
   OwnRequest,
   OwnRequestRead,
 } from '../../../src/store/own-job-store.ts'
-import { RERUN_RETENTIONS } from '../../../src/store/rerun-store.ts'
 import {
   CACHE_HIT_RECEIPT_JSON,
   CACHE_HIT_USAGE,
@@ -53,7 +51,6 @@ import {
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { costUsed } from './cost-caps.ts'
 import {
   hasExpired,
   isJob,
@@ -72,33 +69,6 @@ export function jobOperations(db: MemoryDatabase) {
 
     findEarlier: (account: string, idempotency: Idempotency, nowMs: number) =>
       findEarlier(db, account, idempotency, nowMs),
-
-    heldRequests: (accounts: readonly string[], prefixes: readonly string[], nowMs: number): HeldRequest[] =>
-      accounts.flatMap((name, at) =>
-        [...db.idempotency.values()]
-          .filter(({ account, key, untilMs }) => {
-            return untilMs > nowMs && account === name && key.startsWith(prefixes[at] ?? '')
-          })
-          .map(({ account, key, fingerprint, jobIds }) => {
-            return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
-          })
-          .sort((one, other) => freeFirst(one, other) || (one.key < other.key ? -1 : 1))
-          .slice(0, MAX_EQUAL),
-      ),
-
-    changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
-      const name = keyOf(account, { key })
-      const row = db.idempotency.get(name)
-      if (row === undefined || ![expected, fingerprint].includes(row.fingerprint)) return false
-      db.idempotency.set(name, { ...row, fingerprint })
-      return true
-    },
-
-    forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): void {
-      for (const [at, key] of keys.entries()) db.idempotency.delete(keyOf(accounts[at] ?? '', { key }))
-    },
-
-    liveNodes: (): string[] => [...db.leases.keys()].filter((node) => db.hasLease(node)),
 
     settle(settlement: Settlement): Settled {
       const row = db.jobs.get(settlement.jobId)
@@ -330,9 +300,6 @@ function findEarlier(
   return jobIds.some((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-const isFree = ({ state }: HeldRequest) => Number(state.startsWith(NO_CALLERS.slice(0, -1)))
-const freeFirst = (one: HeldRequest, other: HeldRequest) => isFree(other) - isFree(one)
-
 function keyOf(account: string, { key }: Pick<Idempotency, 'key'>): string {
   return `${account}\n${key}`
 }
@@ -559,10 +526,6 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   keys.sort(([, one], [, other]) => one.untilMs - other.untilMs)
   for (const [name] of keys.slice(0, STEP)) db.idempotency.delete(name)
   db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
-  const madeMs = nowMs - RERUN_RETENTIONS * expiry.retentionMs
-  for (const { id, endedAtMs } of db.reruns.values()) {
-    if (endedAtMs !== null && endedAtMs <= madeMs) db.reruns.delete(id)
-  }
   const expired: JobRow[] = []
   const ofLines = new Set([...db.batches.values()].flatMap(({ lines }) => lines.map(({ jobId }) => jobId)))
   for (const row of db.jobs.values()) {
@@ -586,4 +549,14 @@ export function recordOf({ job, status, outcome }: JobRow): JobRecord {
     errorJson: outcome?.errorJson ?? null,
     usageJson: outcome && JSON.stringify(outcome.usage),
   }
+}
+
+/** Returns the account's cost of the month: that of its ended jobs, and what its open ones have reserved. */
+function costUsed(db: MemoryDatabase, account: string, nowMs: number): number {
+  let used = 0
+  for (const row of db.usage.values()) {
+    if (row.account === account && row.month === monthOf(nowMs)) used += row.cost ?? 0
+  }
+  for (const { job } of db.open) if (job.account === account) used += job.reserved ?? 0
+  return used
 }
