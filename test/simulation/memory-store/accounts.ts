@@ -1,16 +1,10 @@
 /** Accounts, keys, usage and the audit log in the reference store. */
-import type { KeyRecord, NewKey, NewKeyResult, OwnCaps, Secrets } from '../../../src/store/account-store.ts'
-import type { AccountDeleted } from '../../../src/store/admin-action-store.ts'
+import type { KeyRecord, OwnCaps, Secrets } from '../../../src/store/account-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
-import {
-  MAX_OPEN_COUNTED,
-  type QuotaUse,
-  type UsageRecord,
-  type UsageSearch,
-  type Used,
-} from '../../../src/store/usage-store.ts'
+import { MAX_OPEN_COUNTED, type QuotaUse, type UsageRecord } from '../../../src/store/usage-store.ts'
 import { type AccountRow, type KeyRow, type MemoryDatabase, storedBytesOf } from './database.ts'
 import { fileBytesOf } from './files.ts'
+import { define } from './operations.ts'
 
 const NO_CAPS: OwnCaps = { monthlyJobs: null, monthlyTokens: null, openJobs: null, storedBytes: null }
 
@@ -20,17 +14,8 @@ export function accountOperations(db: MemoryDatabase) {
     if (account) Object.assign(account, over)
     return account !== undefined
   }
-  return {
-    createKey({
-      id,
-      hash,
-      account: name,
-      tier,
-      secret,
-      label = null,
-      createdAtMs,
-      expiresAtMs,
-    }: NewKey): NewKeyResult {
+  return define({
+    createKey({ id, hash, account: name, tier, secret, label = null, createdAtMs, expiresAtMs }) {
       const account = db.accounts.get(name)
       if (account && account.tier !== tier) return { kind: 'other tier', tier: account.tier }
       const isThere = [...db.keys.values()].some((key) => key.id === id || key.hash === hash)
@@ -49,39 +34,39 @@ export function accountOperations(db: MemoryDatabase) {
       return { kind: 'created' }
     },
 
-    noteKeyUses(keyIds: readonly string[], hourMs: number): void {
+    noteKeyUses(keyIds, hourMs) {
       for (const id of keyIds) {
         const key = db.keys.get(id)
         if (key && (key.usedAtMs ?? -1) < hourMs) db.keys.set(id, { ...key, usedAtMs: hourMs })
       }
     },
 
-    findKey(hash: string): KeyRecord | null {
+    findKey(hash) {
       const key = [...db.keys.values()].find((one) => one.hash === hash)
       return key === undefined ? null : keyRecord(db, key)
     },
 
-    suspend(name: string, sinceMs: number | null): boolean {
+    suspend(name, sinceMs) {
       const before = db.accounts.get(name)?.suspendedAtMs ?? null
       return change(name, { suspendedAtMs: sinceMs === null ? null : (before ?? sinceMs) })
     },
 
-    setCaps(name: string, given: Partial<OwnCaps>): boolean {
+    setCaps(name, given) {
       const { monthlyCost, ...caps } = { ...NO_CAPS, ...db.accounts.get(name)?.caps, ...given }
       return change(name, { caps: { ...caps, ...(typeof monthlyCost === 'number' && { monthlyCost }) } })
     },
 
-    secrets(name: string): Secrets | null {
+    secrets(name) {
       const account = db.accounts.get(name)
       return account === undefined ? null : secretsOf(account)
     },
 
-    rotateSecret(name: string, secret: string, nowMs: number): boolean {
+    rotateSecret(name, secret, nowMs) {
       const previousSecret = db.accounts.get(name)?.secret ?? null
       return change(name, { previousSecret, secret, rotatedAtMs: nowMs })
     },
 
-    deleteAccount(name: string, usageAs: string): AccountDeleted {
+    deleteAccount(name, usageAs) {
       if ([...db.open].some(({ job }) => job.account === name)) return 'has open jobs'
       for (const key of [...db.keys.values()]) if (key.account === name) db.keys.delete(key.id)
       for (const [id, { account }] of db.idempotency) if (account === name) db.idempotency.delete(id)
@@ -97,14 +82,12 @@ export function accountOperations(db: MemoryDatabase) {
       }
       return db.accounts.delete(name) ? 'deleted' : 'unknown'
     },
-
-    ...usageOperations(db),
-  }
+  })
 }
 
-function usageOperations(db: MemoryDatabase) {
-  return {
-    listUsage({ account, month, after, limit }: UsageSearch): UsageRecord[] {
+export function usageOperations(db: MemoryDatabase) {
+  return define({
+    listUsage({ account, month, after, limit }) {
       const rows = [...db.usage.values()].sort(byMonth)
       return rows
         .filter((row) => after === undefined || byMonth(after, row) < 0)
@@ -114,7 +97,7 @@ function usageOperations(db: MemoryDatabase) {
         .map((row) => ({ ...row }))
     },
 
-    used(account: string, month: string): Used {
+    used(account, month) {
       const rows = [...db.usage.values()].filter((row) => row.account === account && row.month === month)
       return {
         jobs: rows.reduce((sum, { jobs }) => sum + jobs, 0),
@@ -123,8 +106,8 @@ function usageOperations(db: MemoryDatabase) {
       }
     },
 
-    quotaUse: (account: string) => quotaUse(db, account),
-  }
+    quotaUse: (account) => quotaUse(db, account),
+  })
 }
 
 function quotaUse(db: MemoryDatabase, account: string): QuotaUse {

@@ -1,34 +1,25 @@
 /** Callbacks in the reference store. */
 import type { Callback } from '../../../src/job/job.ts'
 import {
-  type AttemptRecord,
-  type CallbackBody,
-  type CallbackDepth,
-  type CallbackDetails,
   type CallbackState,
   type CallbackSummary,
-  type CallbackToLoad,
-  type DeferredCallback,
   type DueCallback,
   MAX_ATTEMPTS_LENGTH,
   MAX_COUNTED,
-  type Replay,
-  type TakeCallbacks,
-  type TakeDeferred,
 } from '../../../src/store/callback-store.ts'
-import type { Expiry } from '../../../src/store/expiry.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { secretsOf } from './accounts.ts'
 import { type CallbackRow, hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
 import { recordOf } from './jobs.ts'
+import { define } from './operations.ts'
 
 type OwingRow = JobRow & { readonly callback: CallbackRow }
 
 export function callbackOperations(db: MemoryDatabase) {
   const find = (jobId: string): OwingRow | null => withCallback(db.jobs.get(jobId))
   const all = () => [...db.jobs.values()].map(withCallback).filter((row) => row !== null)
-  return {
-    takeCallbacks({ node, queue, limit, nowMs, leaseUntilMs }: TakeCallbacks): DueCallback[] {
+  return define({
+    takeCallbacks({ node, queue, limit, nowMs, leaseUntilMs }) {
       const isMine = (owner: string | null) => !db.shared || owner === null || owner === node
       return [...db.owed]
         .map(withCallback)
@@ -41,7 +32,7 @@ export function callbackOperations(db: MemoryDatabase) {
         .map((row) => take(row, node, leaseUntilMs))
     },
 
-    takeDeferred({ node, deferred, leaseUntilMs }: TakeDeferred): DueCallback[] {
+    takeDeferred({ node, deferred, leaseUntilMs }) {
       return deferred.flatMap(({ jobId, attempts }) => {
         const row = find(jobId)
         if (row === null) return []
@@ -52,7 +43,7 @@ export function callbackOperations(db: MemoryDatabase) {
       })
     },
 
-    loadCallback({ jobId, attempt }: CallbackToLoad): CallbackBody | null {
+    loadCallback({ jobId, attempt }) {
       const row = find(jobId)
       const account = row && db.accounts.get(row.job.account)
       if (!row || !isTaken(row, attempt) || !row.callback.isInProgress) return null
@@ -60,7 +51,7 @@ export function callbackOperations(db: MemoryDatabase) {
       return { callback: textOf(row), view: recordOf(row), endedAtMs: row.settledAtMs ?? 0, secrets }
     },
 
-    recordCallback({ jobId, attempt, next, nowMs }: AttemptRecord): boolean {
+    recordCallback({ jobId, attempt, next, nowMs }) {
       const row = find(jobId)
       if (row === null || !isTaken(row, attempt.attempt)) return false
       const { callback } = row
@@ -81,7 +72,7 @@ export function callbackOperations(db: MemoryDatabase) {
       return true
     },
 
-    deferCallbacks(node: string, deferred: readonly DeferredCallback[]): void {
+    deferCallbacks(node, deferred) {
       for (const { jobId, attempt, dueAtMs } of deferred) {
         const callback = find(jobId)?.callback
         if (callback?.attempt !== attempt || callback.node !== node) continue
@@ -94,7 +85,7 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    callbackDepth(): CallbackDepth {
+    callbackDepth() {
       const due = [...db.owed].flatMap(({ callback }) => callback?.dueAtMs ?? [])
       const failed = all().filter(({ callback }) => callback.failedAtMs !== null).length
       return {
@@ -104,7 +95,7 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    findCallback(jobId: string): CallbackDetails | null {
+    findCallback(jobId) {
       const row = find(jobId)
       if (row === null) return null
       const { headers, payloadJson, event } = textOf(row)
@@ -119,14 +110,14 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    replayCallback(jobId: string, expiry: Expiry): Replay {
+    replayCallback(jobId, expiry) {
       const row = find(jobId)
       if (row === null || hasExpired(row, expiry)) return 'unknown'
       if (row.callback.isInProgress) return 'in progress'
       replay(db, row, expiry.nowMs)
       return 'replayed'
     },
-  }
+  })
 }
 
 function withCallback(row: JobRow | undefined): OwingRow | null {

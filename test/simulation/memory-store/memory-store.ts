@@ -1,17 +1,17 @@
 /**
  * The reference store: what simulated nodes use of the storage contract, in memory, short enough to be verified by reading. It
- * passes the tests of those methods that SQLite and Postgres pass (`memory-store.test.ts`). Each operation is one function without interruption, and is therefore atomic; an
- * operation that throws has changed nothing.
+ * passes the suites of what nodes use (`memory-store.test.ts`). Each operation is one function without interruption, and is
+ * therefore atomic; an operation that throws has changed nothing.
  */
-import type { StoredRate } from '../../../src/store/node-store.ts'
 import type { Store } from '../../../src/store/store.ts'
-import { accountOperations } from './accounts.ts'
+import { accountOperations, usageOperations } from './accounts.ts'
 import { batchOperations } from './batches.ts'
 import { callbackOperations } from './callbacks.ts'
 import { claimOperations } from './claims.ts'
 import type { MemoryDatabase } from './database.ts'
 import { fileOperations } from './files.ts'
 import { jobOperations } from './jobs.ts'
+import { define, type OfNode } from './operations.ts'
 import { searchOperations } from './searches.ts'
 
 export function memoryOperations(db: MemoryDatabase) {
@@ -20,27 +20,22 @@ export function memoryOperations(db: MemoryDatabase) {
     ...claimOperations(db),
     ...callbackOperations(db),
     ...accountOperations(db),
+    ...usageOperations(db),
     ...batchOperations(db),
     ...fileOperations(db),
     ...searchOperations(db),
-    readRate: (name: string): StoredRate | null => db.rates.get(name) ?? null,
-    writeRate: (name: string, { stateJson, version }: StoredRate): boolean => {
-      if ((db.rates.get(name)?.version ?? 0) !== version) return false
-      db.rates.set(name, { stateJson, version: version + 1 })
-      return true
-    },
-    scrub: () => {},
-  } satisfies Partial<Operations>
+    ...define({
+      readRate: (name) => db.rates.get(name) ?? null,
+      writeRate: (name, { stateJson, version }) => {
+        if ((db.rates.get(name)?.version ?? 0) !== version) return false
+        db.rates.set(name, { stateJson, version: version + 1 })
+        return true
+      },
+      scrub: () => {},
+    }),
+  }
 }
 
-/** What a store knows of its node, rather than of the database. */
-type OfNode = Pick<Store, 'shared' | 'isKnownToAll' | 'subscribe' | 'announceWaits' | 'close'>
-type Methods = Omit<Store, keyof OfNode>
-
-/** The methods of the contract, which return their results here instead of promises. */
-type Operations = {
-  readonly [Name in keyof Methods]: (...args: Parameters<Methods[Name]>) => Awaited<ReturnType<Methods[Name]>>
-}
 type OwnOperations = ReturnType<typeof memoryOperations>
 export type MethodName = keyof OwnOperations
 

@@ -2,30 +2,14 @@
 
 import { hasMetadata } from '../../../src/job/metadata-filter.ts'
 import { batchOf, formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
-import type { Expiry } from '../../../src/store/expiry.ts'
-import type {
-  JobContent,
-  JobDetails,
-  JobPage,
-  JobSearch,
-  JobSummary,
-} from '../../../src/store/job-search-store.ts'
+import type { JobSummary } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
 import { hasExpired, isJob, type JobRow, type MemoryDatabase } from './database.ts'
+import { define } from './operations.ts'
 
 export function searchOperations(db: MemoryDatabase) {
-  return {
-    searchJobs({
-      account,
-      status,
-      model,
-      metadata,
-      fromMs,
-      toMs,
-      beforeJobId,
-      limit,
-      expiry,
-    }: JobSearch): JobPage {
+  return define({
+    searchJobs({ account, status, model, metadata, fromMs, toMs, beforeJobId, limit, expiry }) {
       const matches = ({ job, status: actual }: JobRow) =>
         (account === undefined || job.account === account) &&
         (status === undefined || actual === status) &&
@@ -41,7 +25,7 @@ export function searchOperations(db: MemoryDatabase) {
       return { jobs, complete: true, next: found.length > limit ? (jobs.at(-1)?.id ?? null) : null }
     },
 
-    findJob(jobId: string, expiry: Expiry): JobDetails | null {
+    findJob(jobId, expiry) {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
       const { job, crashCount, turn, route, waitsSinceMs, outcome } = row
@@ -61,7 +45,7 @@ export function searchOperations(db: MemoryDatabase) {
       }
     },
 
-    jobContent(jobId: string, expiry: Expiry): JobContent | null {
+    jobContent(jobId, expiry) {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
       const { messagesJson } = row.job
@@ -78,7 +62,7 @@ export function searchOperations(db: MemoryDatabase) {
         receiptJson,
       }
     },
-  }
+  })
 }
 
 function summaryOf({
