@@ -50,7 +50,7 @@ for (const { name, open, seeds } of REAL) {
     for (let seed = FIRST; seed < FIRST + seeds; seed++) {
       const plan = generatePlan(seed)
       const actions = plan.actions.filter(({ atMs }) => atMs <= FIRST_MS)
-      const { violations } = await simulate({ ...plan, actions }, { stores })
+      const { violations } = await simulate({ ...plan, actions }, { stores, hasLoad: LONG })
       const again = `npm run simulate -- --store ${name.toLowerCase()} --seed ${seed} shows the steps`
       assert.deepEqual(violations, [], again)
     }
@@ -68,7 +68,7 @@ for (const { file, title, plan } of STORED) {
   test(`a history that ${unfixed ? 'still breaks' : 'broke'} a rule: ${title}`, async (t) => {
     const stores = store === undefined ? null : await STORES[store]()
     t.after(() => stores?.close())
-    const { violations } = await simulate(plan, { stores })
+    const { violations } = await simulate(plan, { stores, hasLoad: stores === null || LONG })
     if (unfixed === undefined) return assert.deepEqual(violations, [])
     const [first] = violations
     assert.ok(first, `${title} breaks no rule any more: remove "unfixed" from test/simulation/found/${file}`)
@@ -80,14 +80,14 @@ for (const { file, title, plan } of STORED) {
 
 test('a seed is the same history each time, and another seed another one', async () => {
   const hashes = new Set<string>()
-  for (const seed of [11, 12, 13, 14, 15]) {
+  for (const seed of [11, 12, 13]) {
     const plan = generatePlan(seed)
     assert.deepEqual(generatePlan(seed), plan)
     const first = await simulate(plan)
     assert.deepEqual(await simulate(plan), first)
     hashes.add(first.hash)
   }
-  assert.equal(hashes.size, 5)
+  assert.equal(hashes.size, 3)
 })
 
 test('each mutation still has its one place in the sources', () => {
