@@ -89,20 +89,28 @@ export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
+interface OfJob {
+  readonly job: number
+  readonly node: number
+}
+
+interface OfAccount {
+  readonly account: number
+  readonly node: number
+}
+
 /** An action without its time. Numbers of objects are taken modulo the number of existing objects. */
 export type Step =
-  | {
+  | (OfAccount & {
       readonly kind: 'create'
-      readonly account: number
-      readonly node: number
       readonly jobs: readonly JobPlan[]
       /** How long the caller waits for the answer, in milliseconds; null for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
       /** When the caller disconnects, in milliseconds after its request; null if it does not. */
       readonly leaveMs: number | null
-    }
-  | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
+    })
+  | (OfJob & { readonly kind: 'read'; readonly isForeign: boolean })
   /** Cancels the job of one of the calls in progress. */
   | { readonly kind: 'cancel called'; readonly call: number }
   /** Reads one job, or several with the key of the first one's account. Some of the others may belong to other accounts. */
@@ -115,57 +123,26 @@ export type Step =
       readonly until: 'any' | 'all'
       readonly leaveMs: number | null
     }
-  | {
-      readonly kind: 'list'
-      readonly account: number
-      readonly node: number
-      readonly limit: number
-      readonly status: Status | null
-    }
-  | {
-      readonly kind: 'cancel own'
-      readonly job: number
-      readonly node: number
-      readonly isForeign: boolean
-      /** Whether the caller deletes the job right after it has cancelled it. */
-      readonly thenDelete: boolean
-    }
-  | {
-      readonly kind: 'delete own'
-      readonly job: number
-      readonly node: number
-      readonly isForeign: boolean
-      readonly dropCallback: boolean
-    }
-  | { readonly kind: 'cancel' | 'delete job' | 'replay'; readonly job: number; readonly node: number }
-  | {
-      readonly kind: 'cancel all'
-      readonly account: number
-      readonly node: number
-      readonly running: boolean
-    }
-  | {
-      readonly kind: 'suspend' | 'resume' | 'rotate secret' | 'delete account'
-      readonly account: number
-      readonly node: number
-    }
-  | {
+  | (OfAccount & { readonly kind: 'list'; readonly limit: number; readonly status: Status | null })
+  /** With `thenDelete`, the caller deletes the job right after it has cancelled it. */
+  | (OfJob & { readonly kind: 'cancel own'; readonly isForeign: boolean; readonly thenDelete: boolean })
+  | (OfJob & { readonly kind: 'delete own'; readonly isForeign: boolean; readonly dropCallback: boolean })
+  | (OfJob & { readonly kind: 'cancel' | 'delete job' | 'replay' })
+  | (OfAccount & { readonly kind: 'cancel all'; readonly running: boolean })
+  | (OfAccount & { readonly kind: 'suspend' | 'resume' | 'rotate secret' | 'delete account' })
+  | (OfAccount & {
       readonly kind: 'cap'
-      readonly account: number
-      readonly node: number
       readonly openJobs: number | null
       readonly monthlyJobs?: number | null
       readonly monthlyTokens?: number | null
       readonly storedBytes?: number | null
       readonly monthlyCost?: number | null
-    }
-  | {
+    })
+  | (OfAccount & {
       readonly kind: 'submit batch'
-      readonly account: number
-      readonly node: number
       readonly lines: readonly JobPlan[]
       readonly windowMs: number
-    }
+    })
   | { readonly kind: 'cancel batch'; readonly batch: number; readonly node: number }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
   | {
