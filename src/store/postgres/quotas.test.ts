@@ -16,7 +16,6 @@ import {
   now,
   restartTime,
   settlement,
-  several,
 } from '../../../test/store-contract/fixtures.ts'
 import { openScene } from '../../../test/store-contract/postgres-scene.ts'
 import { bytesOf, largeJob, outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
@@ -228,40 +227,4 @@ test('wrong sums of open jobs are corrected, and so is what the jobs reserve', a
   assert.equal(await store.beginFile(file, 1), true)
   assert.equal(await store.appendToFile(file.id, 0, new Uint8Array(10), now.ms), true)
   assert.equal((await store.quotaUse('other')).storedBytes, 10)
-})
-
-test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
-  const { openNew, database } = await startOld(t)
-  const [store, other] = [await openNew(), await openNew()]
-  for (const node of [store, other]) await node.expire(expiry())
-  let isOver = false
-  const jobs = several(600)
-  const bytes = requestBytes(newJob())
-  const working = Promise.all(
-    [store, other].map(async (node, which) => {
-      const mine = jobs.filter((_, at) => at % 2 === which)
-      for (let from = 0; from < mine.length; from += 20) {
-        const some = mine.slice(from, from + 20)
-        await accept(node, some, { handedOff: true })
-        await Promise.all(some.map(({ id }) => settle(node, id)))
-      }
-    }),
-  ).finally(() => {
-    isOver = true
-  })
-  const folding = [store, other].map(async (node) => {
-    while (!isOver) {
-      await node.expire(expiry())
-      await reconcileOpenJobs(database)
-    }
-  })
-  for (let least = 0; !isOver; ) {
-    const { openJobs, storedBytes } = await other.quotaUse('acme')
-    assert.ok(openJobs >= 0 && openJobs <= 40, `${openJobs} open jobs`)
-    assert.ok(storedBytes >= least, `${storedBytes} bytes after ${least}`)
-    least = storedBytes
-  }
-  await Promise.all([working, ...folding])
-  const all = { openJobs: 0, storedBytes: jobs.length * (bytes + ENDED_BYTES) }
-  assert.deepEqual(await store.quotaUse('acme'), all)
 })

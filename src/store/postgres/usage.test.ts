@@ -1,9 +1,13 @@
-/** Usage while many nodes settle, fold, read and cancel at the same time. */
+/** Usage and quotas while many nodes accept, settle, fold, read and cancel at the same time. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { expiry, newJob, now, settlement, several } from '../../../test/store-contract/fixtures.ts'
+import { COMPLETED, expiry, newJob, now, settlement, several } from '../../../test/store-contract/fixtures.ts'
 import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
+import { outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
 import { accept, claimNext, settle } from '../../../test/store-contract/steps.ts'
+import { AFTER_ALL } from '../chunked-search.ts'
+import { reconcileOpenJobs } from './quotas.ts'
 
 async function start(t: TestContext) {
   const scene = await openOnPostgres(t, 'acme', 'a0', 'a1', 'a2')
@@ -11,20 +15,20 @@ async function start(t: TestContext) {
   return { ...scene, other }
 }
 
-test('no reader misses or doubles anything while nodes settle and fold', async (t) => {
-  const { store, other, count } = await start(t)
+test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
+  const { store, other, database, count } = await start(t)
   const jobs = Array.from({ length: 1200 }, (_, at) => newJob({ account: `a${at % 3}` }))
-  await accept(store, jobs, { handedOff: true })
   // Creates the partitions before the concurrent writes start.
   for (const node of [store, other]) await node.expire(expiry())
   let settled = 0
   let isOver = false
-  const settling = Promise.all(
+  const working = Promise.all(
     [store, other].map(async (node, which) => {
       const mine = jobs.filter((_, at) => at % 2 === which)
       for (let from = 0; from < mine.length; from += 20) {
         const some = mine.slice(from, from + 20)
-        await Promise.all(some.map(({ id }) => settle(node, id)))
+        await accept(node, some, { handedOff: true })
+        await Promise.all(some.map((job) => settle(node, job)))
         settled += some.length
       }
     }),
@@ -32,16 +36,23 @@ test('no reader misses or doubles anything while nodes settle and fold', async (
     isOver = true
   })
   const folding = [store, other].map(async (node) => {
-    while (!isOver) await node.expire(expiry())
+    while (!isOver) {
+      await node.expire(expiry())
+      await reconcileOpenJobs(database)
+    }
   })
+  const least = { jobs: 0, bytes: 0 }
   let reads = 0
-  for (let least = 0; !isOver; reads++) {
+  for (; !isOver; reads++) {
     const sums = await other.listUsage({ limit: 10 })
     const jobsNow = sums.reduce((total, sum) => total + sum.jobs, 0)
-    assert.ok(jobsNow >= least && jobsNow <= jobs.length, `${jobsNow} after ${least}`)
-    least = settled
+    assert.ok(jobsNow >= least.jobs && jobsNow <= jobs.length, `${jobsNow} after ${least.jobs}`)
+    const { openJobs, storedBytes } = await other.quotaUse('a1')
+    assert.ok(openJobs >= 0 && openJobs <= 40, `${openJobs} open jobs`)
+    assert.ok(storedBytes >= least.bytes, `${storedBytes} bytes after ${least.bytes}`)
+    Object.assign(least, { jobs: settled, bytes: storedBytes })
   }
-  await Promise.all([settling, ...folding])
+  await Promise.all([working, ...folding])
   assert.ok(reads > 3, `${reads} reads`)
   await store.expire(expiry())
   assert.equal(await count('usage_deltas'), 0)
@@ -51,6 +62,8 @@ test('no reader misses or doubles anything while nodes settle and fold', async (
     ['a0', 'a1', 'a2'].map((account) => [account, 400, 1200]),
   )
   assert.deepEqual(await store.used('a1', '2026-01'), { jobs: 400, openJobs: 0, tokens: 3200 })
+  const storedBytes = 400 * (requestBytes(newJob()) + outcomeBytes(COMPLETED, '{}'))
+  assert.deepEqual(await store.quotaUse('a1'), { openJobs: 0, storedBytes })
 })
 
 test('a job that is cancelled while it is settled, claimed and released ends once, and counts once', async (t) => {
@@ -59,7 +72,7 @@ test('a job that is cancelled while it is settled, claimed and released ends onc
   await accept(store, jobs.slice(0, 200), { handedOff: true })
   await accept(store, jobs.slice(200))
   const claims = jobs.slice(0, 200).map(({ id }) => ({ jobId: id, attempt: 1 }))
-  const which = { account: 'acme', running: true, beforeJobId: 'ffffffff-ffff-ffff-ffff-ffffffffffff' }
+  const which = { account: 'acme', running: true, beforeJobId: AFTER_ALL }
   const cancelAll = async () => {
     let total = 0
     for (let some = 40; some === 40; ) {
