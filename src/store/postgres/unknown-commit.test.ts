@@ -129,10 +129,7 @@ test('of two unknown acceptances, only that of an account deleted meanwhile is r
   const jobs = [newJob(), newJob({ account: 'leaving' })]
   const results = await cut('accept', async () => {
     const written = Promise.allSettled(jobs.map((job) => store.accept(acceptance([job]))))
-    await eventually(
-      () => proxy.cuts(),
-      (cuts) => cuts === 1,
-    )
+    await eventually(proxy.cuts, (cuts) => cuts === 1)
     proxy.shut()
     await operator.query("delete from accounts where name = 'leaving'")
     proxy.open()
@@ -167,10 +164,8 @@ test('a settlement counts as settled when it is retried because nothing was lear
   const client = await connectPostgres(t, url)
   await client.query('begin; lock table jobs in access exclusive mode')
   const first = Promise.allSettled([store.settle(mine), store.settle(late)])
-  await eventually(
-    () => blockedBy(client),
-    (count) => count > 0,
-  )
+  const blocked = () => blockedBy(client)
+  await eventually(blocked, (count) => count > 0)
   proxy.shut()
   assert.deepEqual(
     (await first).map((result) => result.status === 'rejected' && result.reason instanceof StoreUnavailable),
