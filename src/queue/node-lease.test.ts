@@ -6,15 +6,8 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  claimNext,
-  claimOf,
-  ids,
-  newJob,
-  now,
-} from '../../test/store-contract/fixtures.ts'
+import { acceptance, claimOf, ids, newJob, now } from '../../test/store-contract/fixtures.ts'
+import { addAccounts, claimNext } from '../../test/store-contract/steps.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import { claimQueued } from '../../test/support/start-worker.ts'
 import type { Claim } from '../store/node-store.ts'

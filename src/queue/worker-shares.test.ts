@@ -1,7 +1,8 @@
 /** Which jobs a worker executes when slots or bytes are short, on a real store. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { acceptance, addAccounts, newJob } from '../../test/store-contract/fixtures.ts'
+import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
+import { addAccounts } from '../../test/store-contract/steps.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
 

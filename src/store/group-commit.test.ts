@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Failed, GroupCommit } from './group-commit.ts'
+import { Failed, GroupCommit, type GroupCommitOptions } from './group-commit.ts'
 import { StoreUnavailable } from './store.ts'
 
-/** A database whose commits end when the test calls `end`. */
-function slowDatabase() {
+/** A group commit to a database whose commits end when the test calls `end`. */
+function start(over: Partial<GroupCommitOptions<number, number>> = {}) {
   const groups: {
     ops: readonly number[]
     end: (results?: (number | Failed)[]) => void
@@ -24,127 +24,103 @@ function slowDatabase() {
     began = []
     return groups[index]
   }
-  return { commit, group, groups }
+  const end = async (index: number) => (await group(index)).end()
+  const writes = new GroupCommit({ commit, inFlight: 1, maxGroup: 100, maxQueued: 100, ...over })
+  return { writes, group, end, ops: () => groups.map(({ ops }) => ops) }
 }
 
 test('what arrives during a commit makes the next group', async () => {
-  const database = slowDatabase()
   const sizes: number[] = []
-  const onCommit = (size: number) => void sizes.push(size)
-  const writes = new GroupCommit({
-    commit: database.commit,
-    inFlight: 1,
-    maxGroup: 100,
-    maxQueued: 100,
-    onCommit,
-  })
+  const { writes, group, end, ops } = start({ onCommit: (size) => void sizes.push(size) })
   const first = [writes.submit(1), writes.submit(2)]
-  const one = await database.group(0)
+  const one = await group(0)
   const second = [writes.submit(3), writes.submit(4), writes.submit(5)]
   one.end()
   assert.deepEqual(await Promise.all(first), [10, 20])
-  ;(await database.group(1)).end()
+  await end(1)
   assert.deepEqual(await Promise.all(second), [30, 40, 50])
-  assert.deepEqual(
-    database.groups.map(({ ops }) => ops),
-    [
-      [1, 2],
-      [3, 4, 5],
-    ],
-  )
+  assert.deepEqual(ops(), [
+    [1, 2],
+    [3, 4, 5],
+  ])
   assert.deepEqual(sizes, [2, 3])
 })
 
 test('a group is no heavier than it may be; one that is heavier alone is a group of its own', async () => {
-  const database = slowDatabase()
   const weight = { of: (op: number) => op, max: 10 }
-  const reads = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 9, weight, maxQueued: 100 })
-  const all = [4, 6, 5, 6, 11, 12, 1, 2].map((op) => reads.submit(op))
-  for (const index of [0, 1, 2, 3, 4, 5]) (await database.group(index)).end()
+  const { writes, end, ops } = start({ maxGroup: 9, weight })
+  const all = [4, 6, 5, 6, 11, 12, 1, 2].map((op) => writes.submit(op))
+  for (const index of [0, 1, 2, 3, 4, 5]) await end(index)
   await Promise.all(all)
-  assert.deepEqual(
-    database.groups.map(({ ops }) => ops),
-    [[4, 6], [5], [6], [11], [12], [1, 2]],
-  )
+  assert.deepEqual(ops(), [[4, 6], [5], [6], [11], [12], [1, 2]])
 })
 
 test('a group is no larger than it may be, and keeps the order', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 2, maxQueued: 100 })
+  const { writes, group, end, ops } = start({ maxGroup: 2 })
   const all = [1, 2, 3, 4, 5].map((op) => writes.submit(op))
-  await database.group(0)
+  await group(0)
   await nextTurn()
-  assert.equal(database.groups.length, 1, 'only one may be in commit')
-  for (const index of [0, 1, 2]) (await database.group(index)).end()
+  assert.equal(ops().length, 1, 'only one may be in commit')
+  for (const index of [0, 1, 2]) await end(index)
   assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50])
-  assert.deepEqual(
-    database.groups.map(({ ops }) => ops),
-    [[1, 2], [3, 4], [5]],
-  )
+  assert.deepEqual(ops(), [[1, 2], [3, 4], [5]])
 })
 
 test('one operation may fail and its neighbours not', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 100 })
+  const { writes, group } = start()
   const all = Promise.allSettled([writes.submit(1), writes.submit(2)])
-  ;(await database.group(0)).end([1, new Failed(new Error('no'))])
-  assert.deepEqual(
-    (await all).map(({ status }) => status),
-    ['fulfilled', 'rejected'],
-  )
+  ;(await group(0)).end([1, new Failed(new Error('no'))])
+  const statuses = (await all).map(({ status }) => status)
+  assert.deepEqual(statuses, ['fulfilled', 'rejected'])
 })
 
 test('a failed commit fails its group only', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 100 })
+  const { writes, group, end } = start()
   const first = writes.submit(1)
-  const one = await database.group(0)
+  const one = await group(0)
   const second = writes.submit(2)
   one.fail(new StoreUnavailable('disk full'))
   await assert.rejects(first, StoreUnavailable)
-  ;(await database.group(1)).end()
+  await end(1)
   assert.equal(await second, 20)
 })
 
 test('sheds what may be shed when too much waits, and takes the rest', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 10, maxQueued: 3 })
+  const { writes, group, end } = start({ maxQueued: 3 })
   const under = writes.submit(0)
-  const one = await database.group(0)
+  const one = await group(0)
   const waiting = [writes.submit(1, { sheddable: true }), writes.submit(2, { sheddable: true })]
   await assert.rejects(writes.submit(3, { sheddable: true }), StoreUnavailable)
   waiting.push(writes.submit(4))
   one.end()
-  ;(await database.group(1)).end()
+  await end(1)
   assert.deepEqual(await Promise.all([under, ...waiting]), [0, 10, 20, 40])
 })
 
 test('drained resolves when nothing is left, at once if nothing was', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 1, maxGroup: 1, maxQueued: 10 })
+  const { writes, end } = start({ maxGroup: 1 })
   await writes.drained()
   const done: string[] = []
   const all = [writes.submit(1), writes.submit(2)]
   const drained = writes.drained().then(() => done.push('drained'))
-  ;(await database.group(0)).end()
+  await end(0)
   await all[0]
   assert.deepEqual(done, [])
-  ;(await database.group(1)).end()
+  await end(1)
   await drained
   assert.equal(await all[1], 20)
 })
 
 test('groups may be in commit side by side, in order', async () => {
-  const database = slowDatabase()
-  const writes = new GroupCommit({ commit: database.commit, inFlight: 2, maxGroup: 10, maxQueued: 100 })
+  const { writes, group, end } = start({ inFlight: 2 })
   const first = writes.submit(1)
-  const one = await database.group(0)
+  const one = await group(0)
   const second = writes.submit(2)
-  const two = await database.group(1)
+  const two = await group(1)
   const third = [writes.submit(3), writes.submit(4)]
   two.end()
   assert.equal(await second, 20)
-  ;(await database.group(2)).end()
+  await end(2)
   assert.deepEqual(await Promise.all(third), [30, 40])
   one.end()
   assert.equal(await first, 10)

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
+import { ids } from '../../test/store-contract/fixtures.ts'
+import { addAccounts } from '../../test/store-contract/steps.ts'
 import { options } from '../../test/support/populated-database.ts'
 import { openNode } from '../../test/support/postgres-nodes.ts'
 import {
@@ -67,22 +69,11 @@ test('a target that is not empty is rejected, and stays as it is', async (t) => 
   const clock = { ms: population.nowMs }
   for (const url of [`sqlite:${await newFile(t)}`, await freshDatabase(t)]) {
     const store = await openStore(url, options('server', clock))
-    const key = {
-      id: 'k',
-      hash: 'h',
-      account: 'mine',
-      tier: 'user_go',
-      secret: 's',
-      expiresAtMs: null,
-    } as const
-    await store.createKey({ ...key, createdAtMs: 1 })
+    await addAccounts(store, 'mine')
     await store.close()
     await refused(copyAll(`sqlite:${file}`, url, population), /holds accounts or jobs already.*Name one/)
     const again = await openStore(url, options('server', clock))
-    assert.deepEqual(
-      (await again.listKeys()).map(({ id }) => id),
-      ['k'],
-    )
+    assert.deepEqual(ids(await again.listKeys()), ['key of mine'])
     await again.close()
   }
 })
@@ -102,10 +93,8 @@ test('a source that does not exist is rejected, and is not created', async (t) =
 
 test('a copy that fails in the middle leaves the target empty, names the cause, and can be run again', async (t) => {
   const { file, population } = await populated(t)
-  const [last] = all(
-    file,
-    'select id, messages, seq from jobs join requests using (seq) order by id desc limit 1',
-  )
+  const newest = 'select id, messages, seq from jobs join requests using (seq) order by id desc limit 1'
+  const [last] = all(file, newest)
   change(file, `update requests set messages = char(0) where seq = ${last?.seq}`)
   const url = await freshDatabase(t)
   await refused(

@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
-import { acceptance, addAccounts, claimAll, newJob, settlement } from '../../test/store-contract/fixtures.ts'
+import { stepOf } from '../../test/store-contract/batches.ts'
+import { acceptance, jobIds, newJob } from '../../test/store-contract/fixtures.ts'
+import { accept, addAccounts, claimAll, settle } from '../../test/store-contract/steps.ts'
 import { options } from '../../test/support/populated-database.ts'
 import { countStored } from '../../test/support/stored-sums.ts'
 import {
@@ -82,27 +84,11 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
     const take = { node: 'new', queue: lane, limit: 10_000, nowMs: clock.ms, leaseUntilMs: clock.ms + 1000 }
     taken.push(...(await store.takeCallbacks(take)))
   }
-  assert.deepEqual(
-    taken.map(({ jobId }) => jobId).sort(),
-    due.map((row) => row.job_id),
-  )
+  const expectedIds = due.map((row) => row.job_id)
+  assert.deepEqual(jobIds(taken).sort(), expectedIds)
 })
 
-test('the sums of quotas are those of what was copied, whatever the stores', async (t) => {
-  const { file, population } = await populated(t)
-  const [middle, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
-  await copyAll(`sqlite:${file}`, middle, population)
-  await copyAll(middle, end, population)
-  for (const url of [middle, end]) {
-    const store = await openStore(url, options('new', { ms: population.nowMs }))
-    t.after(() => store.close())
-    const stored = Object.entries(await countStored(url))
-    assert.ok(stored.length > 1 && stored.some(([, { openJobs }]) => openJobs > 0))
-    for (const [account, use] of stored) assert.deepEqual(await store.quotaUse(account), use, account)
-  }
-})
-
-test('an assigned job is queued and reads as assigned, with no crash counted; a new job is queued behind what was begun', async (t) => {
+test('a server counts and queues what was copied, whatever the stores', async (t) => {
   const { file, population } = await populated(t)
   const clock = { ms: population.nowMs }
   const held = all(
@@ -120,28 +106,38 @@ test('an assigned job is queued and reads as assigned, with no crash counted; a 
   for (const url of [middle, end]) {
     const store = await openStore(url, options('new', clock))
     t.after(() => store.close())
-    const depth = await store.depth()
-    assert.deepEqual([depth.waiting, depth.assigned], [waiting, 0])
-    for (const { id, account } of held) {
-      const expiry = { nowMs: clock.ms, retentionMs: population.retentionMs }
-      assert.equal((await store.read(String(account), String(id), expiry))?.status, 'assigned')
-    }
-    const late = newJob({ id: 'ffffffff-0000-7000-8000-000000000000', account: 'newcomer' })
-    await addAccounts(store, 'newcomer')
-    await store.accept(acceptance([late], { node: 'new' }))
-    const line = await claimAll(store, 'new', clock.ms)
-    const isHeld = new Set(held.map(({ id }) => id))
-    assert.deepEqual(
-      line
-        .filter(({ id }) => isHeld.has(id))
-        .map(({ id, account, attempt, crashCount: deaths }) => ({ id, account, attempt, deaths })),
-      held,
-    )
-    const place = line.findIndex(({ id }) => id === late.id)
-    assert.ok(
-      place >= Number(begun) && place < Number(waiting),
-      `place ${place} of ${waiting}, ${begun} begun`,
-    )
+
+    await t.test('the sums of quotas are those of what was copied', async () => {
+      const stored = Object.entries(await countStored(url))
+      assert.ok(stored.length > 1 && stored.some(([, { openJobs }]) => openJobs > 0))
+      for (const [account, use] of stored) assert.deepEqual(await store.quotaUse(account), use, account)
+    })
+
+    await t.test('an assigned job is queued and reads as assigned, with no crash counted', async () => {
+      const depth = await store.depth()
+      assert.deepEqual([depth.waiting, depth.assigned], [waiting, 0])
+      for (const { id, account } of held) {
+        const read = await store.read(String(account), String(id), population)
+        assert.equal(read?.status, 'assigned')
+      }
+    })
+
+    await t.test('a new job is queued behind what was begun', async () => {
+      await addAccounts(store, 'newcomer')
+      const late = newJob({ id: 'ffffffff-0000-7000-8000-000000000000', account: 'newcomer' })
+      await accept(store, [late], { node: 'new' })
+      const line = await claimAll(store, 'new', clock.ms)
+      const isHeld = new Set(held.map(({ id }) => id))
+      assert.deepEqual(
+        line
+          .filter(({ id }) => isHeld.has(id))
+          .map(({ id, account, attempt, crashCount: deaths }) => ({ id, account, attempt, deaths })),
+        held,
+      )
+      const place = line.findIndex(({ id }) => id === late.id)
+      const isBehind = place >= Number(begun) && place < Number(waiting)
+      assert.ok(isBehind, `place ${place} of ${waiting}, ${begun} begun`)
+    })
   }
 })
 
@@ -163,21 +159,14 @@ test('a finished job is copied, however old, while its batch has yet to write it
   const clock = { ms: Date.now() }
   const store = await openStore(`sqlite:${file}`, options('one', clock))
   await addAccounts(store, 'acme')
-  const [line, other] = [newJob(), newJob()]
-  await store.accept(acceptance([line, other], { node: 'one', handedOff: true, nowMs: clock.ms }))
+  const held = { node: 'one', handedOff: true, nowMs: clock.ms }
+  const [line, other] = await accept(store, [newJob(), newJob()], held)
   const batch = { id: newJob().id, account: 'acme', inputFileId: newJob().id, endpoint: '', aboutJson: '{}' }
   await store.createBatch({ ...batch, createdAtMs: clock.ms, deadlineMs: clock.ms }, 1)
   await store.claimBatches('one', 1)
   const started = [{ line: 1, customId: 'line', jobId: line.id }]
-  assert.ok(
-    await store.advanceBatch({
-      ...{ batchId: batch.id, node: 'one', version: 1, status: 'in_progress', progressJson: '{}', started },
-      ...{ endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs: clock.ms, end: null },
-    }),
-  )
-  for (const { id: jobId } of [line, other]) {
-    await store.settle(settlement({ jobId, attempt: 1 }, { node: 'one', nowMs: clock.ms }))
-  }
+  assert.ok(await store.advanceBatch(stepOf(batch.id, 1, { node: 'one', started, nowMs: clock.ms })))
+  for (const job of [line, other]) await settle(store, job, { node: 'one', nowMs: clock.ms })
   await store.close()
   const moment = { nowMs: clock.ms + 30 * 86_400_000, retentionMs: 86_400_000 }
   const [middle, end] = [await freshDatabase(t), await newFile(t)]
@@ -192,8 +181,8 @@ test('a job that has waited for the budget of its account still reserves what it
   const [first, end] = [await freshDatabase(t), `sqlite:${await newFile(t)}`]
   const store = await openStore(first, options('one', clock))
   await addAccounts(store, 'acme')
-  const job = newJob({ reserved: 0 })
-  await store.accept(acceptance([job], { node: 'one', nowMs: clock.ms, route: BUDGET_ROUTE }))
+  const waiting = { node: 'one', nowMs: clock.ms, route: BUDGET_ROUTE }
+  const [job] = await accept(store, [newJob({ reserved: 0 })], waiting)
   const jobs = [{ jobId: job.id, reserved: 500, route: 'live/m', step: 1000 }]
   await store.queueWithinBudget({ account: 'acme', costCap: 1000, jobs, earlierJson: '{}', nowMs: clock.ms })
   await store.close()
@@ -226,47 +215,34 @@ test('jobs arrive in partitions, which are dropped as a whole when they have exp
 
 test('a job from long ago or from the future goes to the default partition', async (t) => {
   const { file, population } = await populated(t)
-  const [oldest, newest] = ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000']
-  change(
-    file,
-    `update jobs set id = '${oldest}' where id = (select min(id) from jobs where settled_at_ms is null)`,
-  )
-  change(
-    file,
-    `update jobs set id = '${newest}' where id = (select max(id) from jobs where settled_at_ms is null)`,
-  )
+  const [oldest, newest] = ['00000000', 'ffffffff'].map((start) => `${start}-0000-7000-8000-000000000000`)
+  for (const [id, which] of [
+    [oldest, 'min'],
+    [newest, 'max'],
+  ])
+    change(
+      file,
+      `update jobs set id = '${id}' where id = (select ${which}(id) from jobs where settled_at_ms is null)`,
+    )
   const url = await freshDatabase(t)
   await copyAll(`sqlite:${file}`, url, population)
   const { rows } = await (await connect(t, url)).query('select id from jobs_default order by id')
-  assert.deepEqual(
-    rows.map(({ id }) => id),
-    [oldest, newest],
-  )
+  assert.deepEqual(rows, [{ id: oldest }, { id: newest }])
 })
 
 test('large texts come in small batches', async (t) => {
   const file = await newFile(t)
   const clock = { ms: Date.now() }
   const store = await openStore(`sqlite:${file}`, options('one', clock))
-  const key = {
-    id: 'k',
-    hash: 'h',
-    account: 'acme',
-    tier: 'user_max',
-    secret: 's',
-    expiresAtMs: null,
-  } as const
-  await store.createKey({ ...key, createdAtMs: clock.ms })
+  await addAccounts(store, 'acme')
   await store.close()
   const id = (n: number) => `01890a5d-ac96-7${String(n).padStart(3, '0')}-8000-000000000000`
   for (let n = 0; n < 40; n++) {
+    const text = 'x'.repeat(1024 * 1024)
     change(
       file,
-      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null)`,
-    )
-    change(
-      file,
-      `insert into requests (seq, messages, response_format, callback) values (${n}, '${'x'.repeat(1024 * 1024)}', '{}', null)`,
+      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null);
+       insert into requests (seq, messages, response_format, callback) values (${n}, '${text}', '{}', null)`,
     )
   }
   const expiry = { nowMs: clock.ms, retentionMs: 1000 }
@@ -277,10 +253,8 @@ test('large texts come in small batches', async (t) => {
     const sizes: number[] = []
     for await (const batch of source.read('jobs', 0)) sizes.push(batch.length)
     await source.close()
-    assert.equal(
-      sizes.reduce((a, b) => a + b),
-      40,
-    )
+    const sum = sizes.reduce((all, size) => all + size)
+    assert.equal(sum, 40)
     assert.ok(Math.max(...sizes) <= 5, `batches of ${sizes}`)
   }
 })

@@ -6,7 +6,7 @@ import { cancelBatch, submitBatch } from './batches.ts'
 import { type CallerOptions, Callers } from './callers.ts'
 import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
-import type { Action, ReceiverFault, Step } from './plan.ts'
+import { accountOf, type ReceiverFault, type Step } from './plan.ts'
 
 /** The pause of an upgrade between one node and the next, in milliseconds. */
 const UPGRADE_PAUSE_MS = 2000
@@ -22,62 +22,43 @@ export class Actors {
   /** The number of rolling upgrades in progress. */
   upgrades = 0
 
+  readonly #handlers: { readonly [Kind in Step['kind']]: (step: StepOf<Kind>) => void }
+
   constructor(around: ActorOptions) {
     this.#around = around
-    this.callers = new Callers(around)
+    const callers = new Callers(around)
+    this.callers = callers
+    const onJob = this.#operateOnJob.bind(this)
+    const onAccount = this.#operateOnAccount.bind(this)
+    const breaks = this.#break.bind(this)
+    const disturbs = this.#disturb.bind(this)
+    this.#handlers = {
+      create: (step) => callers.create(step),
+      read: (step) => callers.read(step),
+      wait: (step) => callers.wait(step),
+      list: (step) => callers.list(step),
+      'cancel own': (step) => callers.cancel(step),
+      'delete own': (step) => callers.delete(step),
+      'submit batch': (step) => submitBatch(around, step),
+      'cancel batch': (step) => cancelBatch(around, step),
+      'cancel called': (step) => this.#cancelCalled(step),
+      'store clock': (step) => this.#jump(step),
+      upgrade: ({ ms }) => {
+        this.upgrades += 1
+        this.#upgrade(ms, 0)
+      },
+      ...{ cancel: onJob, 'delete job': onJob, replay: onJob },
+      ...{ 'cancel all': onAccount, suspend: onAccount, resume: onAccount, cap: onAccount },
+      ...{ 'rotate secret': onAccount, 'delete account': onAccount },
+      ...{ store: breaks, upstream: breaks, receiver: breaks },
+      ...{ kill: disturbs, restart: disturbs, pause: disturbs, clock: disturbs },
+    }
   }
 
-  perform(step: Action | Step): void {
-    switch (step.kind) {
-      case 'create':
-        this.callers.create(step)
-        break
-      case 'read':
-        this.callers.read(step)
-        break
-      case 'wait':
-        this.callers.wait(step)
-        break
-      case 'list':
-        this.callers.list(step)
-        break
-      case 'cancel own':
-        this.callers.cancel(step)
-        break
-      case 'delete own':
-        this.callers.delete(step)
-        break
-      case 'submit batch':
-        submitBatch(this.#around, step)
-        break
-      case 'cancel batch':
-        cancelBatch(this.#around, step)
-        break
-      case 'store':
-      case 'upstream':
-      case 'receiver':
-        this.#break(step)
-        break
-      case 'kill':
-      case 'restart':
-      case 'pause':
-      case 'clock':
-        this.#disturb(step)
-        break
-      case 'cancel called':
-        this.#cancelCalled(step)
-        break
-      case 'store clock':
-        this.#jump(step)
-        break
-      case 'upgrade':
-        this.upgrades += 1
-        this.#upgrade(step.ms, 0)
-        break
-      default:
-        if ('job' in step) this.#operateOnJob(step)
-        else this.#operateOnAccount(step)
-    }
+  perform(step: Step): void {
+    // The compiler does not know that the kind and the step belong together.
+    const handle = this.#handlers[step.kind] as (step: Step) => void
+    handle(step)
   }
 
   #operateOnJob({ kind, job: which, node }: StepOf<'cancel' | 'delete job' | 'replay'>): void {
@@ -115,9 +96,9 @@ export class Actors {
   #operateOnAccount(
     step: StepOf<'cancel all' | 'suspend' | 'resume' | 'rotate secret' | 'delete account' | 'cap'>,
   ): void {
-    const { world, plan, ledger } = this.#around
+    const { world, ledger } = this.#around
     const { kind, node } = step
-    const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+    const account = accountOf(step.account)
     if (kind === 'cancel all') {
       ledger.cancelledAccounts.add(account)
       ledger.mayLoseUsage = true
@@ -158,7 +139,7 @@ export class Actors {
   }
 
   #break(step: StepOf<'store' | 'upstream' | 'receiver'>): void {
-    const { world, plan, ledger, faults, upstreams, receiverFaults } = this.#around
+    const { world, ledger, faults, upstreams, receiverFaults } = this.#around
     const ends = (what: () => void) => void world.after(step.ms, `end of ${step.kind} ${step.fault}`, what)
     if (step.kind === 'store') {
       const { fault } = step
@@ -176,7 +157,7 @@ export class Actors {
         if (upstream.fault === step.fault) upstream.fault = null
       })
     } else {
-      const account = plan.accounts[step.account % plan.accounts.length]?.name ?? ''
+      const account = accountOf(step.account)
       receiverFaults.set(account, step.fault)
       ends(() => {
         if (receiverFaults.get(account) === step.fault) receiverFaults.delete(account)

@@ -12,7 +12,7 @@ import { readBatchLine } from '../../src/v1/read-body.ts'
 import type { KnownRequest, Ledger } from './ledger.ts'
 import type { FileRow, MemoryDatabase } from './memory-store/database.ts'
 import { runningProcess, type SimulatedNode, type SimulatedProcess, type Surroundings } from './node.ts'
-import type { JobPlan, Step } from './plan.ts'
+import { accountOf, type JobPlan, LEASE_MS, type Step } from './plan.ts'
 
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
@@ -36,7 +36,7 @@ export interface KnownBatch {
 }
 
 /** Creates the batch runner of a process. The ledger learns of every job before the runner creates the job. */
-export function batchRunnerOf(process: SimulatedProcess, { plan, ledger, world }: Surroundings): BatchRunner {
+export function batchRunnerOf(process: SimulatedProcess, { ledger, world }: Surroundings): BatchRunner {
   const { store, clock, engine, id } = process
   const { creator, tiers } = engine
   const accept: JobCreator['accept'] = async (admitted, waitMs) => {
@@ -82,7 +82,7 @@ export function batchRunnerOf(process: SimulatedProcess, { plan, ledger, world }
     maxLineBytes: 1_000_000,
     maxLinesOf: () => 1000,
     retentionMs: YEAR_MS,
-    idleClaimMs: plan.leaseMs / 3,
+    idleClaimMs: LEASE_MS / 3,
     onCancelled: (jobId) => engine.cancellation.cancelled(jobId),
     onAdvanced: () => {},
     onError: (error) => {
@@ -110,10 +110,10 @@ function cancelJobs(ledger: Ledger, { jobs }: KnownBatch): void {
 
 /** Uploads a file and creates a batch from it. Neither is repeated after a failure. */
 export function submitBatch(
-  { world, ledger, plan, nodes }: Surroundings & { readonly nodes: readonly SimulatedNode[] },
+  { world, ledger, nodes }: Surroundings & { readonly nodes: readonly SimulatedNode[] },
   { account: which, node, lines, windowMs }: StepOf<'submit batch'>,
 ): void {
-  const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
+  const account = accountOf(which)
   send(nodes, node, { world, ledger }, `batch of ${account}`, async (process) => {
     const { store, clock } = process
     const makeId = jobIdMaker(clock, world.random.hex)

@@ -9,7 +9,7 @@ import type { Created } from './front.ts'
 import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'
 import { tokensOf } from './model-servers.ts'
 import { runningProcess, type SimulatedNode, type SimulatedProcess, type Surroundings } from './node.ts'
-import type { Step } from './plan.ts'
+import { ACCOUNTS, accountOf, type Step } from './plan.ts'
 import { Connection, type ReadJobs } from './reads.ts'
 
 const STATUSES = ['pending', 'assigned', 'ended']
@@ -43,9 +43,8 @@ export class Callers {
   }
 
   create(step: StepOf<'create'>): void {
-    const { accounts } = this.#around.plan
     const process = runningProcess(this.#around.nodes, step.node)
-    if (process !== null) this.request(accounts[step.account % accounts.length]?.name ?? '', process, step)
+    if (process !== null) this.request(accountOf(step.account), process, step)
   }
 
   /** Lets a caller of the account create jobs. */
@@ -186,8 +185,8 @@ export class Callers {
 
   /** Reads all pages of the caller's list. */
   list({ account: which, node, limit, status }: StepOf<'list'>): void {
-    const { plan, ledger } = this.#around
-    const account = plan.accounts[which % plan.accounts.length]?.name ?? ''
+    const { ledger } = this.#around
+    const account = accountOf(which)
     const known = ledger.accepted().filter((job) => job.account === account)
     const before = new Map(known.map((job) => [job.id, job.readStatus]))
     this.#send(node, `list of ${account}`, async (process) => {
@@ -285,11 +284,11 @@ export class Callers {
     which: number,
     isForeign: boolean,
   ): { readonly job: KnownJob; readonly account: string } | null {
-    const { plan, ledger } = this.#around
+    const { ledger } = this.#around
     const jobs = ledger.accepted()
     const job = jobs[which % jobs.length]
     if (job === undefined) return null
-    const others = plan.accounts.filter(({ name }) => name !== job.account)
+    const others = ACCOUNTS.filter(({ name }) => name !== job.account)
     return { job, account: isForeign ? (others[which % others.length]?.name ?? '') : job.account }
   }
 

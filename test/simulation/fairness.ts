@@ -7,20 +7,13 @@ import type { Callers } from './callers.ts'
 import { LEAKS, type Ledger } from './ledger.ts'
 import { CALL_TIMEOUT_MS, RESTART_MS } from './model-servers.ts'
 import type { SimulatedProcess } from './node.ts'
-import {
-  type AccountPlan,
-  type JobManner,
-  type JobPlan,
-  type Plan,
-  POISONS,
-  type ReceiverFault,
-} from './plan.ts'
+import { type JobManner, type JobPlan, type Plan, POISONS, type ReceiverFault } from './plan.ts'
 import type { World } from './world.ts'
 
 const MANY = 'many'
 const SINGLE = 'single'
 const FILLER = 'filler'
-export const FAIRNESS_ACCOUNTS: readonly AccountPlan[] = [
+export const FAIRNESS_ACCOUNTS = [
   { name: MANY, tier: 'user_max' },
   { name: SINGLE, tier: 'user_max' },
   { name: FILLER, tier: 'user_max' },

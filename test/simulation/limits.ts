@@ -150,8 +150,9 @@ export class Limits {
     }
   }
 
-  setCaps(account: string, caps: OwnCaps): void {
-    addTo(this.#caps, account, { atMs: this.#options.world.nowMs, value: caps })
+  /** @param caps all caps of the account */
+  setCaps(account: string, caps: Partial<OwnCaps>): void {
+    addTo(this.#caps, account, { atMs: this.#options.world.nowMs, value: { ...NO_CAPS, ...caps } })
   }
 
   suspended(account: string, isSuspended: boolean): void {

@@ -20,7 +20,6 @@ const BY_CLOCK: readonly MethodName[] = [
   'absentNodes',
   'confirmCrashes',
   'claimBatches',
-  'liveNodes',
 ]
 /** Methods whose results are lists without a meaningful order. */
 const UNORDERED: readonly MethodName[] = [

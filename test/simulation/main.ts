@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { readOptions } from '../support/command-options.ts'
 import { generatePlan } from './generate.ts'
 import { STORES_AGREE, type Violation } from './ledger.ts'
-import { describeAction, type Plan, type StoredPlan } from './plan.ts'
+import { describeAction, type Plan, parsePlan, type StoredPlan } from './plan.ts'
 import type { RealStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { type Result, simulate } from './simulate.ts'
@@ -49,7 +49,7 @@ function printFailures({ violations }: Result): void {
 }
 
 function readPlan(): StoredPlan | null {
-  if (values.plan !== undefined) return JSON.parse(readFileSync(values.plan, 'utf8')) as StoredPlan
+  if (values.plan !== undefined) return parsePlan(readFileSync(values.plan, 'utf8'))
   return values.seed === undefined ? null : generatePlan(Number(values.seed))
 }
 

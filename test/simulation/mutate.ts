@@ -1,5 +1,5 @@
 /**
- * The command `npm run simulate:mutations`: makes each deliberate defect of `mutations.ts` in a copy of the sources, runs seeds
+ * The command `npm run simulate:mutations`: makes each deliberate defect of `mutations.diff` in a copy of the sources, runs seeds
  * there until one fails, and prints how many seeds that took. A plan whose history has changed since it was stored detects its
  * defect no longer.
  */
@@ -9,8 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readOptions } from '../support/command-options.ts'
-import { MUTATIONS } from './mutations.ts'
-import type { Mutation } from './scheduling-mutations.ts'
+import { MUTATIONS, type Mutation } from './mutations.ts'
 
 const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 /** A history that does not end within this time counts as detected. */
@@ -75,10 +74,7 @@ function run(copy: string, plan: string | undefined, store = 'memory'): Promise<
   })
 }
 
-async function tryMutation(
-  copy: string,
-  { what, file, text, by, store, plans = [] }: Mutation,
-): Promise<void> {
+async function tryMutation(copy: string, { what, file, text, by, store, plans }: Mutation): Promise<void> {
   const path = join(copy, file)
   const source = await readFile(path, 'utf8')
   await writeFile(

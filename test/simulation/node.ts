@@ -18,7 +18,7 @@ import type { ModelRouter } from '../../src/upstreams/router.ts'
 import { batchRunnerOf } from './batches.ts'
 import { Front } from './front.ts'
 import { simulatedServer, type Upstream } from './model-servers.ts'
-import type { Plan, ReceiverFault } from './plan.ts'
+import { LEASE_MS, type Plan, type ReceiverFault } from './plan.ts'
 import { simulatedPoster } from './receivers.ts'
 import { configurationOf } from './settings.ts'
 import { type Shared, StoreConnection } from './store-connection.ts'
@@ -149,7 +149,7 @@ export class SimulatedProcess {
       pool: { run: (name, input, _user, signal) => this.#runTask(name, input, signal.reason !== null) },
       upstreams: this.router,
       prices,
-      poster: simulatedPoster({ ...common, pausesS: plan.callbackPausesS, faults: receiverFaults }),
+      poster: simulatedPoster({ ...common, faults: receiverFaults }),
       startHeartbeat: (onExpired) => this.#startHeartbeat(onExpired),
     })
     this.batches = hasBatches(plan) ? batchRunnerOf(this, around) : null
@@ -223,14 +223,13 @@ export class SimulatedProcess {
 
   /** Runs the heartbeat on a separate thread and connection, as `app/heartbeat.ts` does. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
-    const { world, plan } = this.#around
-    const { leaseMs } = plan
+    const { world } = this.#around
     const { store } = new StoreConnection(this.#around, this.id, this.heartbeat)
     const renewal = new LeaseRenewal({
       clock: world.clockOf(this.heartbeat, () => 0),
       leases: store,
       node: this.id,
-      leaseMs,
+      leaseMs: LEASE_MS,
       onExpired: () => void world.after(1, `${this.id} learns that its lease expired`, onExpired, this.main),
       onError: () => {},
     })

@@ -89,20 +89,28 @@ export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
+interface OfJob {
+  readonly job: number
+  readonly node: number
+}
+
+interface OfAccount {
+  readonly account: number
+  readonly node: number
+}
+
 /** An action without its time. Numbers of objects are taken modulo the number of existing objects. */
 export type Step =
-  | {
+  | (OfAccount & {
       readonly kind: 'create'
-      readonly account: number
-      readonly node: number
       readonly jobs: readonly JobPlan[]
       /** How long the caller waits for the answer, in milliseconds; null for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
       /** When the caller disconnects, in milliseconds after its request; null if it does not. */
       readonly leaveMs: number | null
-    }
-  | { readonly kind: 'read'; readonly job: number; readonly node: number; readonly isForeign: boolean }
+    })
+  | (OfJob & { readonly kind: 'read'; readonly isForeign: boolean })
   /** Cancels the job of one of the calls in progress. */
   | { readonly kind: 'cancel called'; readonly call: number }
   /** Reads one job, or several with the key of the first one's account. Some of the others may belong to other accounts. */
@@ -115,57 +123,26 @@ export type Step =
       readonly until: 'any' | 'all'
       readonly leaveMs: number | null
     }
-  | {
-      readonly kind: 'list'
-      readonly account: number
-      readonly node: number
-      readonly limit: number
-      readonly status: Status | null
-    }
-  | {
-      readonly kind: 'cancel own'
-      readonly job: number
-      readonly node: number
-      readonly isForeign: boolean
-      /** Whether the caller deletes the job right after it has cancelled it. */
-      readonly thenDelete: boolean
-    }
-  | {
-      readonly kind: 'delete own'
-      readonly job: number
-      readonly node: number
-      readonly isForeign: boolean
-      readonly dropCallback: boolean
-    }
-  | { readonly kind: 'cancel' | 'delete job' | 'replay'; readonly job: number; readonly node: number }
-  | {
-      readonly kind: 'cancel all'
-      readonly account: number
-      readonly node: number
-      readonly running: boolean
-    }
-  | {
-      readonly kind: 'suspend' | 'resume' | 'rotate secret' | 'delete account'
-      readonly account: number
-      readonly node: number
-    }
-  | {
+  | (OfAccount & { readonly kind: 'list'; readonly limit: number; readonly status: Status | null })
+  /** With `thenDelete`, the caller deletes the job right after it has cancelled it. */
+  | (OfJob & { readonly kind: 'cancel own'; readonly isForeign: boolean; readonly thenDelete: boolean })
+  | (OfJob & { readonly kind: 'delete own'; readonly isForeign: boolean; readonly dropCallback: boolean })
+  | (OfJob & { readonly kind: 'cancel' | 'delete job' | 'replay' })
+  | (OfAccount & { readonly kind: 'cancel all'; readonly running: boolean })
+  | (OfAccount & { readonly kind: 'suspend' | 'resume' | 'rotate secret' | 'delete account' })
+  | (OfAccount & {
       readonly kind: 'cap'
-      readonly account: number
-      readonly node: number
       readonly openJobs: number | null
       readonly monthlyJobs?: number | null
       readonly monthlyTokens?: number | null
       readonly storedBytes?: number | null
       readonly monthlyCost?: number | null
-    }
-  | {
+    })
+  | (OfAccount & {
       readonly kind: 'submit batch'
-      readonly account: number
-      readonly node: number
       readonly lines: readonly JobPlan[]
       readonly windowMs: number
-    }
+    })
   | { readonly kind: 'cancel batch'; readonly batch: number; readonly node: number }
   | { readonly kind: 'store'; readonly fault: StoreFault; readonly ms: number }
   | {
@@ -194,26 +171,17 @@ export type Step =
 
 export type Action = { readonly atMs: number } & Step
 
-export interface AccountPlan {
-  readonly name: string
-  readonly tier: string
-}
-
 export interface Plan {
   readonly seed: number
   /** Whether many nodes share the database, like Postgres, or one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
-  readonly accounts: readonly AccountPlan[]
   readonly concurrency: number
   readonly upstreamConcurrency: number
   readonly maxAttempts: number
-  readonly leaseMs: number
   readonly patienceMs: number
   readonly maxPendingResponses: number
   readonly drainMs: number
-  /** The pauses before the attempts of a callback, in seconds. */
-  readonly callbackPausesS: readonly number[]
   readonly callbackSlots: number
   /** The size of the byte budget, in bytes. */
   readonly memoryBytes: number
@@ -229,6 +197,38 @@ export interface StoredPlan extends Plan {
   /** Set if the bug is not fixed yet: the first rule that the history breaks, and how the text of the violation begins. */
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
+
+/** What a stored plan omits of its creates and of their jobs. */
+const USUAL_CREATE = { key: null, leaveMs: null }
+const USUAL_JOB: Omit<JobPlan, 'tag'> = {
+  manner: 'answer',
+  format: 'text',
+  model: 'one-target',
+  size: 10,
+  hasCallback: false,
+  cacheTtlMs: 300_000,
+}
+
+/** Reads a plan from JSON text, which may omit what is usual. */
+export function parsePlan(json: string): StoredPlan {
+  const plan: StoredPlan = JSON.parse(json)
+  const actions = plan.actions.map((action): Action => {
+    if (action.kind !== 'create') return action
+    return { ...USUAL_CREATE, ...action, jobs: action.jobs.map((job) => ({ ...USUAL_JOB, ...job })) }
+  })
+  return { ...plan, actions }
+}
+
+export const ACCOUNTS = [
+  { name: 'acme', tier: 'user_free' },
+  { name: 'beta', tier: 'user_pro' },
+  { name: 'crowd', tier: 'user_max' },
+] as const
+/** Returns the name of the account to which a number in a step refers. */
+export const accountOf = (which: number) => ACCOUNTS[which % ACCOUNTS.length]?.name ?? ''
+export const LEASE_MS = 10_000
+/** The pauses before the attempts of a callback, in seconds. */
+export const CALLBACK_PAUSES_S = [0, 5, 30, 60, 120, 240]
 
 export const UPSTREAMS = ['alpha', 'beta'] as const
 /** The upstreams to try, by public model name. */

@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto'
 import type { Clock } from '../../src/clock.ts'
 import type { Poster, PostRequest, PostResult } from '../../src/net/post.ts'
 import { type KnownJob, type Ledger, TOO_EARLY } from './ledger.ts'
-import type { ReceiverFault } from './plan.ts'
+import { CALLBACK_PAUSES_S, type ReceiverFault } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const POST_TIMEOUT_MS = 15_000
@@ -14,8 +14,6 @@ export interface PosterOptions {
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock
-  /** The pauses before the attempts of a callback, in seconds. */
-  readonly pausesS: readonly number[]
 }
 
 /** Creates the poster with which a node sends callbacks. */
@@ -86,7 +84,7 @@ function retryAfterOf(result: PostResult): number {
  * Checks that an attempt follows the previous one after the configured pause, unless the record of the previous one may be
  * lost.
  */
-function checkTime({ world, ledger, pausesS }: PosterOptions, job: KnownJob): void {
+function checkTime({ world, ledger }: PosterOptions, job: KnownJob): void {
   const [first] = job.callbackTries
   const last = job.callbackTries.at(-1)
   if (first === undefined || last === undefined || job.wasReplayed || ledger.clockJumpsMs > 0) return
@@ -94,7 +92,7 @@ function checkTime({ world, ledger, pausesS }: PosterOptions, job: KnownJob): vo
   if (ledger.storeClockJumped) return
   const mayBeLost = job.callbackTries.some(({ process }) => ledger.disturbed.has(process))
   if (mayBeLost || ledger.hadStoreFault(first.endedMs)) return
-  const pauseMs = (pausesS[job.callbackTries.length] ?? 0) * 1000 * LEAST_PART
+  const pauseMs = (CALLBACK_PAUSES_S[job.callbackTries.length] ?? 0) * 1000 * LEAST_PART
   const waitedMs = world.nowMs - last.endedMs
   if (waitedMs < Math.max(pauseMs, last.retryAfterMs) - 1)
     ledger.violate(TOO_EARLY, `the callback of ${job.id} is attempted again after ${waitedMs} ms`)

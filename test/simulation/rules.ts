@@ -6,7 +6,7 @@ import { MAX_TRIES } from '../../src/upstreams/call-target.ts'
 import { ROUNDS } from '../../src/upstreams/router.ts'
 import type { KnownCrash, KnownJob, KnownRequest, Ledger } from './ledger.ts'
 import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/database.ts'
-import { type Action, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
+import { type Action, CALLBACK_PAUSES_S, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
 
 const GONE = 410
 /** Manners of jobs that complete if there is no other fault. */
@@ -208,14 +208,14 @@ function hasClockJumps({ actions }: Plan): boolean {
   return actions.some(({ kind }) => kind === 'clock')
 }
 
-function checkCallback({ plan, ledger }: Facts, job: KnownJob, callback: CallbackRow): void {
+function checkCallback({ ledger }: Facts, job: KnownJob, callback: CallbackRow): void {
   if (callback.dueAtMs !== null) ledger.violate('callbacks arrive', `that of ${job.id} is owed`)
   const wasDelivered = job.callbackAnswers.some((status) => status >= 200 && status < 300)
   if (callback.deliveredAtMs !== null && !wasDelivered) {
     ledger.violate('a callback counts as delivered only after delivery', `that of ${job.id} never arrived`)
   }
   if (callback.failedAtMs === null) return
-  const isSpent = callback.tries >= plan.callbackPausesS.length
+  const isSpent = callback.tries >= CALLBACK_PAUSES_S.length
   if (!isSpent && !job.callbackAnswers.includes(GONE)) {
     ledger.violate('callbacks arrive', `that of ${job.id} failed after ${callback.tries} tries`)
   }

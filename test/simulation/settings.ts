@@ -2,7 +2,7 @@
 import type { Configuration } from '../../src/config/load.ts'
 import { DEFAULTS, UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
 import { CALL_TIMEOUT_MS, MAX_OUTPUT_TOKENS } from './model-servers.ts'
-import { MODELS, type Plan, UPSTREAMS } from './plan.ts'
+import { CALLBACK_PAUSES_S, LEASE_MS, MODELS, type Plan, UPSTREAMS } from './plan.ts'
 import { POST_TIMEOUT_MS } from './receivers.ts'
 
 /** No tier rejects a job of a history because of its tokens, so no tokens are counted. */
@@ -38,14 +38,14 @@ export function configurationOf(plan: Plan): Pick<Configuration, 'settings' | 'c
       run_timeout_seconds: RUN_TIMEOUT_MS / 1000,
       patience_seconds: plan.patienceMs / 1000,
       max_attempts: plan.maxAttempts,
-      lease_seconds: plan.leaseMs / 1000,
+      lease_seconds: LEASE_MS / 1000,
       drain_seconds: plan.drainMs / 1000,
     },
     sync: { max_waiters: plan.maxPendingResponses },
     limits: { ...DEFAULTS.limits, memory_bytes: plan.memoryBytes },
     callbacks: {
       ...DEFAULTS.callbacks,
-      retry_seconds: [...plan.callbackPausesS],
+      retry_seconds: [...CALLBACK_PAUSES_S],
       timeout_seconds: POST_TIMEOUT_MS / 1000,
       concurrency: plan.callbackSlots,
       retry_concurrency: plan.callbackSlots,

@@ -8,7 +8,7 @@ import { LONG } from '../support/long-form.ts'
 import { ROOT } from '../support/project-sources.ts'
 import { generatePlan } from './generate.ts'
 import { MUTATIONS } from './mutations.ts'
-import type { StoredPlan } from './plan.ts'
+import { parsePlan } from './plan.ts'
 import { postgresStores, sqliteStores } from './real-stores.ts'
 import { shrink } from './shrink.ts'
 import { simulate } from './simulate.ts'
@@ -50,7 +50,7 @@ for (const { name, open, seeds } of REAL) {
     for (let seed = FIRST; seed < FIRST + seeds; seed++) {
       const plan = generatePlan(seed)
       const actions = plan.actions.filter(({ atMs }) => atMs <= FIRST_MS)
-      const { violations } = await simulate({ ...plan, actions }, { stores })
+      const { violations } = await simulate({ ...plan, actions }, { stores, hasLoad: LONG })
       const again = `npm run simulate -- --store ${name.toLowerCase()} --seed ${seed} shows the steps`
       assert.deepEqual(violations, [], again)
     }
@@ -58,7 +58,7 @@ for (const { name, open, seeds } of REAL) {
 }
 
 const STORED = readdirSync(FOUND).map((file) => {
-  const plan: StoredPlan = JSON.parse(readFileSync(join(FOUND, file), 'utf8'))
+  const plan = parsePlan(readFileSync(join(FOUND, file), 'utf8'))
   return { file, title: file.replaceAll('-', ' ').replace('.json', ''), plan }
 })
 const STORES = { sqlite: sqliteStores, postgres: postgresStores }
@@ -68,7 +68,7 @@ for (const { file, title, plan } of STORED) {
   test(`a history that ${unfixed ? 'still breaks' : 'broke'} a rule: ${title}`, async (t) => {
     const stores = store === undefined ? null : await STORES[store]()
     t.after(() => stores?.close())
-    const { violations } = await simulate(plan, { stores })
+    const { violations } = await simulate(plan, { stores, hasLoad: stores === null || LONG })
     if (unfixed === undefined) return assert.deepEqual(violations, [])
     const [first] = violations
     assert.ok(first, `${title} breaks no rule any more: remove "unfixed" from test/simulation/found/${file}`)
@@ -80,14 +80,14 @@ for (const { file, title, plan } of STORED) {
 
 test('a seed is the same history each time, and another seed another one', async () => {
   const hashes = new Set<string>()
-  for (const seed of [11, 12, 13, 14, 15]) {
+  for (const seed of [11, 12, 13]) {
     const plan = generatePlan(seed)
     assert.deepEqual(generatePlan(seed), plan)
     const first = await simulate(plan)
     assert.deepEqual(await simulate(plan), first)
     hashes.add(first.hash)
   }
-  assert.equal(hashes.size, 5)
+  assert.equal(hashes.size, 3)
 })
 
 test('each mutation still has its one place in the sources', () => {
@@ -96,13 +96,13 @@ test('each mutation still has its one place in the sources', () => {
     assert.equal(
       source.split(text).length,
       2,
-      `${what}: ${file} has its text once (test/simulation/mutations.ts)`,
+      `${what}: ${file} has its text once (test/simulation/mutations.diff)`,
     )
   }
 })
 
 test('each stored plan has the defect that it must detect', () => {
-  const plans = MUTATIONS.flatMap(({ plans = [] }) => plans.map((plan) => `${plan}.json`))
+  const plans = MUTATIONS.flatMap(({ plans }) => plans.map((plan) => `${plan}.json`))
   // The history of a bug that is not fixed needs no further defect.
   const fixed = STORED.filter(({ plan }) => plan.unfixed === undefined).map(({ file }) => file)
   assert.deepEqual(plans.toSorted(), fixed.toSorted())

@@ -17,8 +17,8 @@ import {
 import type { Ledger } from './ledger.ts'
 import type { CallEnd, Lockstep } from './lockstep.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
-import { type MethodName, memoryOperations, methodsOf, type StoreCall } from './memory-store/memory-store.ts'
-import type { StoreFault } from './plan.ts'
+import { type MethodName, memoryOperations, type StoreCall, storeOf } from './memory-store/memory-store.ts'
+import { LEASE_MS, type StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
@@ -26,32 +26,16 @@ import type { SimulatedThread, World } from './world.ts'
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
-  'findResponse',
-  'read',
-  'readEnded',
-  'findMissing',
-  'depth',
-  'claimsOf',
-  'absentNodes',
-  'loadCallback',
-  'callbackDepth',
-  'searchCallbacks',
-  'findCallback',
-  'searchJobs',
-  'findJob',
-  'jobContent',
-  'metadataOf',
-  'listKeys',
-  'listKeyHashes',
-  'searchKeys',
-  'listAccounts',
-  'findKey',
-  'secrets',
-  'hasAccounts',
-  'listUsage',
-  'used',
-  'quotaUse',
-  'listAuditEntries',
+  ...([
+    'findResponse',
+    'read',
+    'readEnded',
+    'findMissing',
+    'claimsOf',
+    'absentNodes',
+    'loadCallback',
+  ] as const),
+  ...(['searchJobs', 'findKey', 'listUsage', 'used', 'quotaUse'] as const),
 ]
 /** Writes that a store repeats until their outcome is known. */
 const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
@@ -69,7 +53,6 @@ export interface Shared {
   readonly faults: Set<StoreFault>
   /** The lease thread of each process that was started. */
   readonly heartbeats: Map<string, SimulatedThread>
-  readonly leaseMs: number
   readonly witness: Witness
   /** The milliseconds by which the database's clock is wrong, and when it last jumped. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
@@ -93,8 +76,7 @@ export class StoreConnection {
     this.#node = node
     this.#thread = thread
     const { db, listeners } = shared
-    this.store = {
-      ...methodsOf(memoryOperations(db), (call) => this.#send(call)),
+    this.store = storeOf(memoryOperations(db), (call) => this.#send(call), {
       shared: db.shared,
       isKnownToAll: () => true,
       subscribe: (events) => {
@@ -105,7 +87,7 @@ export class StoreConnection {
       close: async () => {
         listeners.delete(node)
       },
-    }
+    })
   }
 
   /** Polls for events whose notifications were lost, as the Postgres store does. */
@@ -234,11 +216,11 @@ export class StoreConnection {
 
   /** Returns whether the process has run for the length of a lease, and was able to renew it. */
   #lives(node: string): boolean {
-    const { world, faults, heartbeats, leaseMs, storeClock } = this.#shared
+    const { world, faults, heartbeats, storeClock } = this.#shared
     const thread = heartbeats.get(node)
-    const mayExpire = faults.has('cut') || world.nowMs - storeClock.jumpedMs <= leaseMs
+    const mayExpire = faults.has('cut') || world.nowMs - storeClock.jumpedMs <= LEASE_MS
     if (thread === undefined || mayExpire) return false
-    return thread.state === 'running' && world.nowMs - thread.resumedMs > leaseMs
+    return thread.state === 'running' && world.nowMs - thread.resumedMs > LEASE_MS
   }
 
   #notify(name: MethodName, args: readonly unknown[], result: unknown): void {

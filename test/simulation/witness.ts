@@ -4,17 +4,8 @@
  * holds each job, which does not depend on the rows of the database.
  */
 
-import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
-import type { OwnCancel } from '../../src/store/own-job-store.ts'
-import type {
-  Acceptance,
-  Accepted,
-  Claimed,
-  FailedJob,
-  Settlement,
-  WaitingRelease,
-} from '../../src/store/store.ts'
+import type { Acceptance, Accepted, Claimed, Settlement, Store } from '../../src/store/store.ts'
 import { type Ledger, TOO_EARLY } from './ledger.ts'
 import type { MemoryDatabase } from './memory-store/database.ts'
 import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
@@ -58,6 +49,9 @@ interface CachedResponse {
   readonly untilMs: number
 }
 
+type ResultOf<Name extends MethodName> = Awaited<ReturnType<Store[Name]>>
+type Saw<Args, Result> = (args: Args, result: Result, node: string) => void
+
 export class Witness {
   readonly #world: World
   readonly #ledger: Ledger
@@ -84,55 +78,48 @@ export class Witness {
 
   /** Records the result of a call that the database ran for a node. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
-    switch (name) {
-      case 'accept':
-        this.#accepted(args[0] as Acceptance, result as Accepted)
-        break
-      case 'claim':
-        for (const { id, attempt } of (result as Claimed).jobs) this.#assigned(id, node, attempt)
-        break
-      case 'release':
-        for (const claim of args[1] as readonly Claim[]) {
-          this.#released(node, claim)
-          this.#forgotten(claim.jobId)
-        }
-        break
-      case 'releaseWaiting':
-        for (const claim of args[1] as readonly WaitingRelease[]) {
-          const { jobId, waitedMs } = claim
-          if (!Number.isInteger(waitedMs)) this.#ledger.violate(WHOLE, `${jobId} waited ${waitedMs} ms`)
-          this.#released(node, claim)
-        }
-        break
-      case 'settle':
-        if (result === 'settled') this.#settled(args[0] as Settlement)
-        break
-      case 'failOverdue':
-        for (const { jobId } of result as readonly FailedJob[]) this.#ended(jobId, args[1] as number)
-        break
-      case 'recordStarts':
-        for (const { jobId } of args[1] as readonly Claim[]) this.#starts.add(`${node} ${jobId}`)
-        break
-      case 'setCaps':
-        this.#ledger.limits.setCaps(args[0] as string, args[1] as OwnCaps)
-        break
-      case 'suspend':
-        this.#ledger.limits.suspended(args[0] as string, args[1] !== null)
-        break
-      case 'expire':
-        this.#expired()
-        break
-      case 'cancelJob':
-        if (result === 'cancelled') this.#ended(args[0] as string, args[1] as number)
-        break
-      case 'cancelOwnJob':
-        if (result === 'cancelled') {
-          const { jobId, nowMs } = args[0] as OwnCancel
-          this.#ended(jobId, nowMs)
-        }
-        break
-    }
+    // The compiler does not know that the name, the arguments and the result belong together.
+    const saw = this.#saw[name] as Saw<unknown, unknown> | undefined
+    saw?.(args, result, node)
     if (CHANGES.includes(name)) this.#ledger.limits.changed((jobId) => this.#stateOf(jobId))
+  }
+
+  readonly #saw: { readonly [Name in MethodName]?: Saw<Parameters<Store[Name]>, ResultOf<Name>> } = {
+    accept: ([acceptance], accepted) => this.#accepted(acceptance, accepted),
+    claim: (_args, { jobs }, node) => {
+      for (const { id, attempt } of jobs) this.#assigned(id, node, attempt)
+    },
+    release: ([, claims], _result, node) => {
+      for (const claim of claims) {
+        this.#released(node, claim)
+        this.#forgotten(claim.jobId)
+      }
+    },
+    releaseWaiting: ([, releases], _result, node) => {
+      for (const release of releases) {
+        const { jobId, waitedMs } = release
+        if (!Number.isInteger(waitedMs)) this.#ledger.violate(WHOLE, `${jobId} waited ${waitedMs} ms`)
+        this.#released(node, release)
+      }
+    },
+    settle: ([settlement], result) => {
+      if (result === 'settled') this.#settled(settlement)
+    },
+    failOverdue: ([, nowMs], failed) => {
+      for (const { jobId } of failed) this.#ended(jobId, nowMs)
+    },
+    recordStarts: ([, claims], _result, node) => {
+      for (const { jobId } of claims) this.#starts.add(`${node} ${jobId}`)
+    },
+    setCaps: ([account, caps]) => this.#ledger.limits.setCaps(account, caps),
+    suspend: ([account, sinceMs]) => this.#ledger.limits.suspended(account, sinceMs !== null),
+    expire: () => this.#expired(),
+    cancelJob: ([jobId, nowMs], result) => {
+      if (result === 'cancelled') this.#ended(jobId, nowMs)
+    },
+    cancelOwnJob: ([{ jobId, nowMs }], result) => {
+      if (result === 'cancelled') this.#ended(jobId, nowMs)
+    },
   }
 
   /** Records that the process knows that its starts are recorded. */

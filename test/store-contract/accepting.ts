@@ -2,173 +2,148 @@
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
+import { CALLBACK } from './callback-fixtures.ts'
 import {
+  type AcceptanceFields,
   acceptance,
-  claimNext,
+  EMPTY,
   expiry,
   ids,
   newJob,
   now,
   type On,
   START_MS,
-  settlement,
-  storeEnded,
+  several,
 } from './fixtures.ts'
+import { accept, addEnded, addHeld, claimNext, settle } from './steps.ts'
 
 /** Not whole seconds, because an index in memory counts in seconds. */
 const CACHED_MS = 300_500
+const ACCEPTED = { kind: 'accepted' }
+const CONFLICT = { kind: 'conflict' }
+const repeated = (...jobs: readonly Job[]) => ({ kind: 'repeated', jobIds: ids(jobs) })
+const keyed = (key = 'k', fingerprint = 'f') => ({ key, fingerprint, untilMs: now.ms + 1e9 })
 
 export function acceptTests(on: On): void {
+  /** Requests the jobs; unlike `accept`, this may be rejected. */
+  const request = (store: Store, jobs: readonly Job[], over: AcceptanceFields = {}) =>
+    store.accept(acceptance(jobs, over))
+
   on('stores jobs that then read as pending', async (store) => {
     const job = newJob()
-    assert.deepEqual(await store.accept(acceptance([job])), { kind: 'accepted' })
-    assert.deepEqual(await store.read('acme', job.id, expiry()), {
-      id: job.id,
-      status: 'pending',
-      createdAtMs: START_MS,
-      contentJson: null,
-      errorJson: null,
-      usageJson: null,
-      omittedBytes: 0,
-    })
+    assert.deepEqual(await request(store, [job]), ACCEPTED)
+    const nothing = { contentJson: null, errorJson: null, usageJson: null, omittedBytes: 0 }
+    const pending = { id: job.id, status: 'pending', createdAtMs: START_MS, ...nothing }
+    assert.deepEqual(await store.read('acme', job.id, expiry()), pending)
   })
 
   on('stores a handed-off job as assigned to the accepting node, attempt 1', async (store) => {
-    const job = newJob()
-    await store.accept(acceptance([job], { handedOff: true }))
+    const job = await addHeld(store)
     assert.equal((await store.read('acme', job.id, expiry()))?.status, 'assigned')
     assert.deepEqual(await claimNext(store, 'node-b', 10), [])
-    assert.equal(await store.settle(settlement({ jobId: job.id, attempt: 1 })), 'settled')
+    assert.equal(await settle(store, job), 'settled')
   })
 
   on('stores all jobs of an acceptance or none', async (store) => {
     const [first, twice] = [newJob(), newJob()]
-    await assert.rejects(store.accept(acceptance([first, twice, twice])))
+    await assert.rejects(request(store, [first, twice, twice]))
     assert.equal(await store.read('acme', first.id, expiry()), null)
     assert.equal((await store.depth()).waiting, 0)
   })
 
   on('keeps a failing acceptance from its neighbours in the same group', async (store) => {
     const [good, twice, other] = [newJob(), newJob(), newJob()]
-    const results = await Promise.allSettled([
-      store.accept(acceptance([good])),
-      store.accept(acceptance([twice, twice])),
-      store.accept(acceptance([other])),
-    ])
-    assert.deepEqual(
-      results.map(({ status }) => status),
-      ['fulfilled', 'rejected', 'fulfilled'],
-    )
+    const groups = [[good], [twice, twice], [other]]
+    const results = await Promise.allSettled(groups.map((jobs) => request(store, jobs)))
+    const statuses = results.map(({ status }) => status)
+    assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled'])
     assert.deepEqual(ids(await claimNext(store, 'node-a', 10)).sort(), ids([good, other]).sort())
   })
 
   on(
     'remembers an idempotency key: the same request, another request, and when it has ended',
     async (store) => {
-      const key = { key: 'k1', fingerprint: 'f1', untilMs: now.ms + 1000 }
+      const idempotency = { ...keyed(), untilMs: now.ms + 1000 }
       const [first, again] = [newJob(), newJob()]
-      await store.accept(acceptance([first], { idempotency: key }))
-      const repeated = await store.accept(acceptance([again], { idempotency: key }))
-      assert.deepEqual(repeated, { kind: 'repeated', jobIds: [first.id] })
+      await accept(store, [first], { idempotency })
+      assert.deepEqual(await request(store, [again], { idempotency }), repeated(first))
       assert.equal(await store.read('acme', again.id, expiry()), null)
-
-      const other = await store.accept(acceptance([newJob()], { idempotency: { ...key, fingerprint: 'f2' } }))
-      assert.deepEqual(other, { kind: 'conflict' })
-
-      const otherAccounts = newJob({ account: 'other' })
-      assert.deepEqual(await store.accept(acceptance([otherAccounts], { idempotency: key })), {
-        kind: 'accepted',
-      })
-
-      const later = acceptance([newJob()], {
-        idempotency: { ...key, fingerprint: 'f3' },
-        nowMs: now.ms + 1001,
-      })
-      assert.deepEqual(await store.accept(later), { kind: 'accepted' })
+      const different = { idempotency: { ...idempotency, fingerprint: 'g' } }
+      assert.deepEqual(await request(store, [newJob()], different), CONFLICT)
+      assert.deepEqual(await request(store, [newJob({ account: 'other' })], { idempotency }), ACCEPTED)
+      assert.deepEqual(await request(store, [newJob()], { ...different, nowMs: now.ms + 1001 }), ACCEPTED)
     },
   )
 
   on('finds what an earlier request makes of one with the same key, and stores nothing', async (store) => {
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
-    const job = newJob()
+    const idempotency = { ...keyed(), untilMs: now.ms + 1000 }
     assert.equal(await store.findEarlier('acme', idempotency, now.ms), null)
-    await store.accept(acceptance([job], { idempotency }))
-    const find = (account: string, fingerprint: string, atMs: number) =>
+    const [job] = await accept(store, [newJob()], { idempotency })
+    const find = (account: string, fingerprint: string, atMs = now.ms) =>
       store.findEarlier(account, { ...idempotency, fingerprint }, atMs)
-    assert.deepEqual(await find('acme', 'f', now.ms), { kind: 'repeated', jobIds: [job.id] })
-    assert.deepEqual(await find('acme', 'g', now.ms), { kind: 'conflict' })
-    assert.equal(await find('other', 'f', now.ms), null)
+    assert.deepEqual(await find('acme', 'f'), repeated(job))
+    assert.deepEqual(await find('acme', 'g'), CONFLICT)
+    assert.equal(await find('other', 'f'), null)
     assert.equal(await find('acme', 'f', now.ms + 1000), null)
     assert.equal((await store.depth()).waiting, 1)
   })
 
   on('accepts a request again if none of its jobs exists any more', async (store) => {
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
-    const [first, second, again] = [newJob(), newJob(), newJob()]
-    await store.accept(acceptance([first, second], { idempotency, handedOff: true }))
-    for (const { id } of [first, second]) await store.settle(settlement({ jobId: id, attempt: 1 }))
-    assert.equal(await store.deleteJob(second.id), 'deleted')
+    const idempotency = keyed()
+    const jobs = await accept(store, several(2), { idempotency, handedOff: true })
+    for (const job of jobs) await settle(store, job)
+    assert.equal(await store.deleteJob(jobs[1]?.id ?? ''), 'deleted')
+    const again = newJob()
     // Accepting it again would run, and charge for, the jobs that exist.
-    const repeated = await store.accept(acceptance([again], { idempotency }))
-    assert.deepEqual(repeated, { kind: 'repeated', jobIds: ids([first, second]) })
+    assert.deepEqual(await request(store, [again], { idempotency }), repeated(...jobs))
     while (await store.expire(expiry(now.ms + 1e8, 1000)));
-    assert.deepEqual(await store.accept(acceptance([again], { idempotency })), { kind: 'accepted' })
-    const last = await store.accept(acceptance([newJob()], { idempotency }))
-    assert.deepEqual(last, { kind: 'repeated', jobIds: ids([again]) })
+    assert.deepEqual(await request(store, [again], { idempotency }), ACCEPTED)
+    assert.deepEqual(await request(store, [newJob()], { idempotency }), repeated(again))
   })
 
   on('stores nothing of an account that does not exist, and what came with it', async (store) => {
     const [good, other] = [newJob(), newJob()]
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
-    const unknown = () => newJob({ account: 'nobody' })
+    const unknown = (count = 1) => several(count, { account: 'nobody' })
     const results = await Promise.allSettled([
-      store.accept(acceptance([good])),
-      store.accept(acceptance([unknown(), unknown()])),
-      store.accept(acceptance([unknown()], { handedOff: true })),
-      store.accept(acceptance([unknown()], { idempotency })),
-      store.accept(acceptance([other], { handedOff: true })),
+      request(store, [good]),
+      request(store, unknown(2)),
+      request(store, unknown(), { handedOff: true }),
+      request(store, unknown(), { idempotency: keyed() }),
+      request(store, [other], { handedOff: true }),
     ])
-    assert.deepEqual(
-      results.map((result) => (result.status === 'rejected' ? result.reason.name : 'accepted')),
-      ['accepted', ...Array.from({ length: 3 }, () => 'UnknownAccount'), 'accepted'],
-    )
+    const names = results.map((result) => (result.status === 'rejected' ? result.reason.name : 'accepted'))
+    assert.deepEqual(names, ['accepted', ...Array(3).fill('UnknownAccount'), 'accepted'])
     const { jobs } = await store.searchJobs({ limit: 10, expiry: expiry() })
-    assert.deepEqual(jobs.map(({ id }) => id).sort(), ids([good, other]).sort())
+    assert.deepEqual(ids(jobs).sort(), ids([good, other]).sort())
     assert.deepEqual(await store.quotaUse('nobody'), { openJobs: 0, storedBytes: 0 })
     assert.deepEqual(await store.listUsage({ limit: 10 }), [])
   })
 
   on('lets one of many concurrent acceptances with one key through', async (store) => {
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
-    const jobs = Array.from({ length: 20 }, () => newJob())
-    const results = await Promise.all(jobs.map((job) => store.accept(acceptance([job], { idempotency }))))
+    const results = await Promise.all(
+      several(20).map((job) => request(store, [job], { idempotency: keyed() })),
+    )
     assert.equal(results.filter(({ kind }) => kind === 'accepted').length, 1)
-    const repeated = results.flatMap((result) => (result.kind === 'repeated' ? result.jobIds : []))
-    assert.equal(new Set(repeated).size, 1)
+    const known = results.flatMap((result) => (result.kind === 'repeated' ? result.jobIds : []))
+    assert.equal(new Set(known).size, 1)
     assert.equal((await store.depth()).waiting, 1)
   })
 
   on('completes a job by a cached response, with all that settling stores', async (store) => {
     const fingerprint = await cacheResponse(store)
-    const callback = { url: 'https://example.com/', headers: {}, payloadJson: '{}' }
-    const [awaited, batched] = [newJob({ callback }), newJob()]
-    assert.deepEqual(
-      await store.accept(acceptance([awaited], { fingerprint, handedOff: true, awaited: true })),
-      {
-        kind: 'accepted',
-        answered: [{ jobId: awaited.id, contentJson: '"Hello back"' }],
-      },
-    )
-    assert.deepEqual(await store.accept(acceptance([batched], { fingerprint })), {
-      kind: 'accepted',
-      answered: [{ jobId: batched.id, contentJson: null }],
-    })
-    for (const { id } of [awaited, batched]) {
-      const read = await store.read('acme', id, expiry())
-      assert.deepEqual([read?.status, read?.contentJson], ['completed', '"Hello back"'])
-      assert.equal(await store.settle(settlement({ jobId: id, attempt: 1 })), 'stale')
+    const [awaited, batched] = [newJob({ callback: CALLBACK }), newJob()]
+    const answered = (job: Job, contentJson: string | null) => {
+      return { ...ACCEPTED, answered: [{ jobId: job.id, contentJson }] }
     }
-    assert.deepEqual(await store.depth(), { waiting: 0, assigned: 0, oldestCreatedAtMs: null })
+    const first = await request(store, [awaited], { fingerprint, handedOff: true, awaited: true })
+    assert.deepEqual(first, answered(awaited, '"Hello back"'))
+    assert.deepEqual(await request(store, [batched], { fingerprint }), answered(batched, null))
+    for (const job of [awaited, batched]) {
+      const read = await store.read('acme', job.id, expiry())
+      assert.deepEqual([read?.status, read?.contentJson], ['completed', '"Hello back"'])
+      assert.equal(await settle(store, job), 'stale')
+    }
+    assert.deepEqual(await store.depth(), EMPTY)
     assert.deepEqual(await claimNext(store, 'node-a', 5), [])
     const [usage] = await store.listUsage({ limit: 2 })
     assert.deepEqual([usage?.jobs, usage?.cacheHits, usage?.calls], [3, 2, 1])
@@ -201,22 +176,17 @@ export function acceptTests(on: On): void {
     'completes some jobs of a batch by cached responses, and queues and hands off the others',
     async (store) => {
       const fingerprint = await cacheResponse(store)
-      const jobs = [newJob(), newJob(), newJob(), newJob()]
-      const newJobs = jobs.map((job, index) => ({
-        job,
+      const [one, two, three, four] = [newJob(), newJob(), newJob(), newJob()]
+      const newJobs = acceptance([one, two, three, four]).jobs.map((newOne, index) => ({
+        ...newOne,
         handedOff: index < 2,
-        step: 1000,
-        awaited: false,
-        route: '',
         fingerprint: index % 2 === 0 ? fingerprint : `other ${index}`,
       }))
       const accepted = await store.accept({ ...acceptance([]), jobs: newJobs })
-      assert.deepEqual(accepted.kind === 'accepted' && accepted.answered?.map(({ jobId }) => jobId), [
-        jobs[0]?.id,
-        jobs[2]?.id,
-      ])
-      assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: jobs[1]?.id, attempt: 1 }])
-      assert.deepEqual(ids(await claimNext(store, 'node-b', 5)), [jobs[3]?.id])
+      const answered = accepted.kind === 'accepted' && accepted.answered?.map(({ jobId }) => jobId)
+      assert.deepEqual(answered, [one.id, three.id])
+      assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: two.id, attempt: 1 }])
+      assert.deepEqual(ids(await claimNext(store, 'node-b', 5)), [four.id])
     },
   )
 
@@ -224,36 +194,26 @@ export function acceptTests(on: On): void {
     'accepts requests with and without cached responses in one group, also with equal keys',
     async (store) => {
       const fingerprint = await cacheResponse(store)
-      const idempotency = (key: string) => ({ key, fingerprint: 'f', untilMs: now.ms + 1e9 })
-      const [plain, cached, repeated, keyed, mixed, late] = Array.from({ length: 6 }, () => newJob())
-      assert.ok(plain && cached && repeated && keyed && mixed && late)
-      const batch = acceptance([mixed, newJob()], {
-        fingerprint: 'g'.repeat(22),
-        idempotency: idempotency('b'),
-      })
+      const [plain, cached, again, queued] = [newJob(), newJob(), newJob(), newJob()]
+      const mixed = several(2)
+      const batch = acceptance(mixed, { fingerprint: 'g'.repeat(22), idempotency: keyed('b') })
+      const [first, second] = batch.jobs
+      assert.ok(first && second)
       const accepted = await Promise.all([
-        store.accept(acceptance([plain], { handedOff: true })),
-        store.accept(acceptance([cached], { fingerprint, awaited: true, idempotency: idempotency('a') })),
-        store.accept(acceptance([repeated], { fingerprint, awaited: true, idempotency: idempotency('a') })),
-        store.accept(acceptance([keyed], { idempotency: idempotency('k') })),
-        store.accept({
-          ...batch,
-          jobs: batch.jobs.map((job, index) => (index === 0 ? job : { ...job, fingerprint })),
-        }),
+        request(store, [plain], { handedOff: true }),
+        request(store, [cached], { fingerprint, awaited: true, idempotency: keyed('a') }),
+        request(store, [again], { fingerprint, awaited: true, idempotency: keyed('a') }),
+        request(store, [queued], { idempotency: keyed('k') }),
+        store.accept({ ...batch, jobs: [first, { ...second, fingerprint }] }),
       ])
       const kinds = accepted.map((one) => [one.kind, 'answered' in one ? one.answered?.length : 0])
-      assert.deepEqual(kinds, [
-        ['accepted', 0],
-        ['accepted', 1],
-        ['repeated', 0],
-        ['accepted', 0],
-        ['accepted', 1],
-      ])
-      assert.deepEqual(await store.depth(), { waiting: 2, assigned: 1, oldestCreatedAtMs: keyed.createdAtMs })
-      assert.deepEqual(await store.accept(acceptance([late], { idempotency: idempotency('b') })), {
-        kind: 'repeated',
-        jobIds: batch.jobs.map(({ job }) => job.id),
-      })
+      assert.deepEqual(
+        kinds.map((kind) => kind.join()),
+        ['accepted,0', 'accepted,1', 'repeated,0', 'accepted,0', 'accepted,1'],
+      )
+      const depth = { waiting: 2, assigned: 1, oldestCreatedAtMs: queued.createdAtMs }
+      assert.deepEqual(await store.depth(), depth)
+      assert.deepEqual(await request(store, [newJob()], { idempotency: keyed('b') }), repeated(...mixed))
       // Those with a cached response, and the one that it is from.
       assert.equal((await store.used('acme', '2026-01')).jobs, 3)
       assert.equal((await store.quotaUse('acme')).openJobs, 3)
@@ -262,74 +222,51 @@ export function acceptTests(on: On): void {
 
   on('does not complete a job by a cached response that has expired or is another one', async (store) => {
     const fingerprint = await cacheResponse(store)
-    const job = newJob()
-    assert.deepEqual(await store.accept(acceptance([job], { fingerprint: 'f'.repeat(22) })), {
-      kind: 'accepted',
-    })
+    assert.deepEqual(await request(store, [newJob()], { fingerprint: 'f'.repeat(22) }), ACCEPTED)
     const later = acceptance([newJob({ reserved: 9 })], { fingerprint, nowMs: now.ms + CACHED_MS })
     assert.deepEqual(await store.accept({ ...later, costCap: 8 }), { kind: 'over cost cap', used: 0 })
-    assert.deepEqual(await store.accept({ ...later, costCap: 9 }), { kind: 'accepted' })
+    assert.deepEqual(await store.accept({ ...later, costCap: 9 }), ACCEPTED)
     assert.equal((await store.depth()).waiting, 2)
   })
 
   on('remembers the key of a request that a cached response completed', async (store) => {
     const fingerprint = await cacheResponse(store)
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
     const first = newJob()
-    const accepted = await store.accept(acceptance([first], { fingerprint, idempotency, awaited: true }))
+    const accepted = await request(store, [first], { fingerprint, idempotency: keyed(), awaited: true })
     assert.equal(accepted.kind === 'accepted' && accepted.answered?.length, 1)
-    const [again, other] = await Promise.all([
-      store.accept(acceptance([newJob()], { fingerprint, idempotency })),
-      store.accept(
-        acceptance([newJob()], { fingerprint, idempotency: { ...idempotency, fingerprint: 'g' } }),
-      ),
-    ])
-    assert.deepEqual([again, other], [{ kind: 'repeated', jobIds: [first.id] }, { kind: 'conflict' }])
+    const others = [keyed(), keyed('k', 'g')].map((idempotency) =>
+      request(store, [newJob()], { fingerprint, idempotency }),
+    )
+    assert.deepEqual(await Promise.all(others), [repeated(first), CONFLICT])
     assert.equal((await store.used('acme', '2026-01')).jobs, 2)
   })
 
   on('decides requests with keys in one group like one after the other', async (store) => {
-    const key = (name: string, fingerprint = 'f') => ({ key: name, fingerprint, untilMs: now.ms + 1e9 })
-    const jobs = Array.from({ length: 6 }, () => newJob())
-    const [one, two, three, four, five, six] = jobs as [Job, Job, Job, Job, Job, Job]
-    const results = await Promise.all([
-      store.accept(acceptance([one], { idempotency: key('a') })),
-      store.accept(acceptance([two])),
-      store.accept(acceptance([three], { idempotency: key('a') })),
-      store.accept(acceptance([four], { idempotency: key('a', 'g') })),
-      store.accept(acceptance([five], { idempotency: key('b'), handedOff: true })),
-      store.accept(acceptance([six], { idempotency: key('b') })),
-    ])
-    assert.deepEqual(results, [
-      { kind: 'accepted' },
-      { kind: 'accepted' },
-      { kind: 'repeated', jobIds: [one.id] },
-      { kind: 'conflict' },
-      { kind: 'accepted' },
-      { kind: 'repeated', jobIds: [five.id] },
-    ])
+    const jobs = several(6)
+    const [one, two, , , five] = jobs as [Job, Job, Job, Job, Job]
+    const keys = [keyed('a'), null, keyed('a'), keyed('a', 'g'), keyed('b'), keyed('b')]
+    const results = await Promise.all(
+      jobs.map((job, at) =>
+        request(store, [job], { idempotency: keys[at] ?? null, handedOff: job === five }),
+      ),
+    )
+    assert.deepEqual(results, [ACCEPTED, ACCEPTED, repeated(one), CONFLICT, ACCEPTED, repeated(five)])
     assert.deepEqual(ids(await claimNext(store, 'node-b', 9)).sort(), ids([one, two]).sort())
   })
 
   on('accepts a request whose key came with one that is rejected', async (store) => {
-    const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1e9 }
     const [twice, good] = [newJob(), newJob()]
-    const results = await Promise.allSettled([
-      store.accept(acceptance([twice, twice], { idempotency })),
-      store.accept(acceptance([good], { idempotency })),
-      store.accept(acceptance([newJob()], { idempotency })),
-    ])
-    assert.deepEqual(
-      results.map((result) => (result.status === 'rejected' ? 'rejected' : result.value)),
-      ['rejected', { kind: 'accepted' }, { kind: 'repeated', jobIds: [good.id] }],
+    const results = await Promise.allSettled(
+      [[twice, twice], [good], [newJob()]].map((jobs) => request(store, jobs, { idempotency: keyed() })),
     )
+    const seen = results.map((result) => (result.status === 'rejected' ? 'rejected' : result.value))
+    assert.deepEqual(seen, ['rejected', ACCEPTED, repeated(good)])
   })
 }
 
 /** Caches the answer of a job of `acme` for five minutes, and returns its fingerprint. */
 async function cacheResponse(store: Store): Promise<string> {
-  const job = newJob()
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + CACHED_MS }
-  await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }, { cache }))
+  await addEnded(store, {}, { cache })
   return cache.fingerprint
 }

@@ -2,19 +2,17 @@
 import assert from 'node:assert/strict'
 import { callbackText } from '../../src/job/job.ts'
 import type { BatchStep, NewBatch } from '../../src/store/batch-store.ts'
-import { AFTER_ALL, BEFORE_ALL } from '../../src/store/chunked-search.ts'
+import { BEFORE_ALL } from '../../src/store/chunked-search.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { CALLBACK, DELIVERED, FAILED, record, take } from './callback-fixtures.ts'
-import { acceptance, DAY_MS, expiry, newJob, now, type On, storeEnded } from './fixtures.ts'
+import { DAY_MS, expiry, ids, newJob, now, type On } from './fixtures.ts'
+import { accept, addEnded } from './steps.ts'
 
 const NODE = 'this-node'
 const END = {
-  removeAtMs: 9e15,
-  filesExpireAtMs: 8e15,
-  outputName: 'output.jsonl',
-  errorName: 'error.jsonl',
-  callback: null,
+  ...{ removeAtMs: 9e15, filesExpireAtMs: 8e15 },
+  ...{ outputName: 'output.jsonl', errorName: 'error.jsonl', callback: null },
 }
 
 async function create(store: Store, account = 'acme'): Promise<NewBatch> {
@@ -26,7 +24,7 @@ async function create(store: Store, account = 'acme'): Promise<NewBatch> {
   return batch
 }
 
-function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {}): BatchStep {
+export function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {}): BatchStep {
   return {
     ...{ batchId, node: NODE, version, status: 'in_progress', progressJson: '{}', started: [] },
     ...{ endedJobIds: [], forgottenKeys: [], output: null, errors: null, nowMs: now.ms, end: null },
@@ -34,53 +32,50 @@ function stepOf(batchId: string, version: number, over: Partial<BatchStep> = {})
   }
 }
 
+/** Ends a batch whose end is to be reported. Returns its ID and the stored callback. */
+export async function endWithReport(store: Store): Promise<readonly [id: string, callbackJson: string]> {
+  const { id } = await create(store)
+  await store.claimBatches(NODE, 10)
+  const event = { of: 'batch', idPrefix: 'batch_', ending: 'expired' } as const
+  const callback = callbackText({ ...CALLBACK, event })
+  const end = { ...END, callback }
+  assert.equal(await store.advanceBatch(stepOf(id, 7, { status: 'expired', end })), false)
+  assert.deepEqual(await take(store), [])
+  assert.equal(await store.advanceBatch(stepOf(id, 1, { status: 'expired', end })), true)
+  return [id, callback]
+}
+
 export function batchTests(on: On): void {
   on('reads what jobs asked for, many at a time', async (store) => {
     const jobs = [newJob({ model: 'one' }), newJob({ model: 'other' })]
-    await store.accept(acceptance(jobs))
+    await accept(store, jobs)
     const requests = await store.requestsOf([...jobs.map(({ id }) => id), newJob().id])
-    assert.deepEqual(
-      new Map(requests.map((request) => [request.jobId, request])),
-      new Map(
-        jobs.map(({ id, model, responseFormatJson }) => [id, { jobId: id, model, responseFormatJson }]),
-      ),
-    )
+    const expected = jobs.map(({ id: jobId, model, responseFormatJson }) => {
+      return { jobId, model, responseFormatJson }
+    })
+    const byModel = requests.toSorted((one, other) => (one.model > other.model ? 1 : -1))
+    assert.deepEqual(byModel, expected)
   })
 
   on('owes a report of the end from the step that ends the batch on, which is no job', async (store) => {
-    const { id } = await create(store)
-    await store.claimBatches(NODE, 10)
-    const callback = callbackText({
-      ...CALLBACK,
-      event: { of: 'batch', idPrefix: 'batch_', ending: 'expired' },
-    })
-    const end = { ...END, callback }
-    assert.equal(await store.advanceBatch(stepOf(id, 7, { status: 'expired', end })), false)
-    assert.deepEqual(await take(store), [])
-    assert.equal(await store.advanceBatch(stepOf(id, 1, { status: 'expired', end })), true)
+    const [id, storedCallback] = await endWithReport(store)
     const [due] = await take(store)
     assert.deepEqual([due?.jobId, due?.account, due?.url, due?.attempt], [id, 'acme', CALLBACK.url, 1])
     const body = await store.loadCallback({ jobId: id, attempt: 1, bodyBytes: due?.bodyBytes ?? 0 })
     assert.deepEqual([body?.callback.event?.ending, body?.view.id, body?.endedAtMs], ['expired', id, now.ms])
     assert.equal(await store.recordCallback(record(id, 1, FAILED)), true)
-    const [listed] = (await store.searchCallbacks({ state: 'failed', limit: 10 })).items
-    assert.deepEqual([listed?.jobId, listed?.account], [id, 'acme'])
     assert.equal((await store.findCallback(id))?.event, 'batch')
-
     const expiry = { nowMs: now.ms, retentionMs: 1000 }
     assert.deepEqual((await store.searchJobs({ limit: 10, expiry })).jobs, [])
-    assert.deepEqual(await store.jobUses({ afterId: BEFORE_ALL, beforeId: AFTER_ALL, limit: 10 }), [])
     assert.equal(await store.findJob(id, expiry), null)
     assert.equal(await store.read('acme', id, expiry), null)
-    assert.equal(await store.jobToRerun(id, expiry), null)
     assert.equal(await store.deleteJob(id), 'unknown')
     assert.deepEqual(await store.listUsage({ limit: 10 }), [])
 
     assert.equal(await store.replayCallback(id, expiry), 'replayed')
     assert.equal((await take(store, { queue: 'retry' })).length, 1)
     assert.equal(await store.recordCallback(record(id, 2, DELIVERED)), true)
-    const { storedBytes } = await store.quotaUse('acme')
-    assert.equal(storedBytes, callback.length + 2 + 2 + 2)
+    assert.equal((await store.quotaUse('acme')).storedBytes, storedCallback.length + 2 + 2 + 2)
     assert.equal(await store.replayCallback(id, { ...expiry, nowMs: now.ms + 1000 }), 'unknown')
     await store.deleteBatchesOf('acme')
     assert.deepEqual(await store.deleteJobsOf('acme', BEFORE_ALL), { deleted: 1, open: 0, next: null })
@@ -109,7 +104,6 @@ export function batchTests(on: On): void {
     }
     assert.deepEqual(await store.findBatch('acme', first.id), { ...first, ...fresh })
     assert.equal(await store.findBatch('acme', other.id), null)
-    const ids = (rows: readonly NewBatch[]) => rows.map(({ id }) => id)
     assert.deepEqual(ids(await store.listBatches({ account: 'acme', limit: 5 })), [second.id, first.id])
     assert.deepEqual(ids(await store.listBatches({ limit: 2 })), [other.id, second.id])
     assert.equal((await store.findAnyBatch(other.id))?.account, 'other')
@@ -148,7 +142,7 @@ export function batchTests(on: On): void {
     const [first, second] = [await create(store), await create(store)]
     const add = async () => {
       assert.notEqual(await store.createBatch({ ...first, id: newJob().id }, 100, null, 2), null)
-      return (await store.listBatches({ account: 'acme', limit: 5 })).map(({ id }) => id)
+      return ids(await store.listBatches({ account: 'acme', limit: 5 }))
     }
     assert.deepEqual((await add()).slice(1), [second.id, first.id])
     await store.claimBatches(NODE, 10)
@@ -162,8 +156,8 @@ export function batchTests(on: On): void {
 
   on('claims batches up to a limit, and above it the oldest of each account', async (store) => {
     const batches = [await create(store), await create(store), await create(store)]
-    const [first, second, third] = batches.map(({ id }) => id)
-    const claim = async (limit: number) => (await store.claimBatches(NODE, limit)).map(({ id }) => id)
+    const [first, second, third] = ids(batches)
+    const claim = async (limit: number) => ids(await store.claimBatches(NODE, limit))
     assert.deepEqual(await claim(2), [first, second])
     const [other] = [await create(store, 'other'), await create(store, 'other')]
     assert.deepEqual(await claim(0), [first, second, other.id])
@@ -192,17 +186,13 @@ export function batchTests(on: On): void {
     assert.deepEqual(await store.claimBatches(NODE, 10), [])
     assert.equal((await store.cancelBatch('acme', id, now.ms))?.status, 'cancelled')
     const open = await create(store)
-    assert.deepEqual(
-      (await store.listBatches({ onlyOpen: true, limit: 5 })).map((one) => one.id),
-      [open.id],
-    )
+    assert.deepEqual(ids(await store.listBatches({ onlyOpen: true, limit: 5 })), [open.id])
   })
 
   on('the job of a line does not expire before the batch has its result', async (store) => {
     const { id } = await create(store)
     await store.claimBatches(NODE, 10)
-    const [inBatch, alone] = [newJob(), newJob()]
-    for (const job of [inBatch, alone]) await storeEnded(store, job)
+    const [inBatch, alone] = [await addEnded(store), await addEnded(store)]
     const started = [{ line: 1, customId: 'one', jobId: inBatch.id }]
     assert.equal(await store.advanceBatch(stepOf(id, 1, { started })), true)
     now.ms += 30 * DAY_MS

@@ -1,5 +1,5 @@
 /** Shared parts of the callback tests. */
-import type { Callback, Outcome } from '../../src/job/job.ts'
+import type { Callback } from '../../src/job/job.ts'
 import type {
   AttemptRecord,
   CallbackAttempt,
@@ -7,8 +7,9 @@ import type {
   DueCallback,
   TakeCallbacks,
 } from '../../src/store/callback-store.ts'
-import type { Store } from '../../src/store/store.ts'
-import { acceptance, newJob, now, settlement } from './fixtures.ts'
+import type { Settlement, Store } from '../../src/store/store.ts'
+import { now } from './fixtures.ts'
+import { addEnded } from './steps.ts'
 
 export const CALLBACK: Callback = {
   url: 'https://example.com/hook',
@@ -17,23 +18,14 @@ export const CALLBACK: Callback = {
 }
 
 /** A settled job whose callback is owed. */
-export async function owed(store: Store, over: { outcome?: Outcome } = {}): Promise<string> {
-  const job = newJob({ callback: CALLBACK })
-  await store.accept(acceptance([job], { handedOff: true }))
-  await store.settle(settlement({ jobId: job.id, attempt: 1 }, over))
-  return job.id
+export async function owed(store: Store, over: Partial<Settlement> = {}): Promise<string> {
+  return (await addEnded(store, { callback: CALLBACK }, over)).id
 }
 
 export function take(store: Store, over: Partial<TakeCallbacks> = {}): Promise<DueCallback[]> {
   const { nowMs = now.ms } = over
-  return store.takeCallbacks({
-    node: 'node-a',
-    queue: 'first',
-    limit: 10,
-    leaseUntilMs: nowMs + 1000,
-    ...over,
-    nowMs,
-  })
+  const usual = { node: 'node-a', queue: 'first', limit: 10, leaseUntilMs: nowMs + 1000 } as const
+  return store.takeCallbacks({ ...usual, ...over, nowMs })
 }
 
 export function attemptMade(attempt: number, over: Partial<CallbackAttempt> = {}): CallbackAttempt {

@@ -2,39 +2,25 @@
 import assert from 'node:assert/strict'
 import type { Callback, Job } from '../../src/job/job.ts'
 import { INLINE_TEXT_BYTES } from '../../src/store/store.ts'
-import {
-  acceptance,
-  addAccounts,
-  claimNext,
-  ids,
-  newJob,
-  now,
-  OF_ROUTE,
-  type On,
-  settlement,
-} from './fixtures.ts'
+import { ids, newJob, now, OF_ROUTE, type On, several } from './fixtures.ts'
+import { accept, addAccounts, addQueued, claimNext, settle } from './steps.ts'
 
 export function claimTests(on: On): void {
   on('returns every field of a job as it was accepted', async (store) => {
-    const callback: Callback = {
-      url: 'https://example.com/hook',
-      headers: { 'x-a': 'ä' },
-      payloadJson: '{"big":12345678901234567890,"huge":1e400}',
-    }
+    const payloadJson = '{"big":12345678901234567890,"huge":1e400}'
+    const callback: Callback = { url: 'https://example.com/hook', headers: { 'x-a': 'ä' }, payloadJson }
     const messages = [
       { role: 'developer', content: 'nul \u0000, half \ud800, whole 😀, line\u2028' },
       { role: 'user', content: '' },
     ] as const
     const responseFormat = { format: 'json', schema: { type: 'object', __proto__x: 1 } } as const
-    const job = newJob({ callback, messages, responseFormat, cacheTtlMs: 180_501 })
-    await store.accept(acceptance([job]))
+    const job = await addQueued(store, { callback, messages, responseFormat, cacheTtlMs: 180_501 })
     const [claimed] = await claimNext(store, 'node-a', 1)
     assert.deepEqual(claimed, { ...job, attempt: 1, crashCount: 0, crashedAlone: false })
   })
 
   on('gives each job to one node only', async (store) => {
-    const jobs = Array.from({ length: 60 }, () => newJob())
-    await store.accept(acceptance(jobs))
+    const jobs = await accept(store, several(60))
     const claims = await Promise.all(
       Array.from({ length: 12 }, (_, index) => claimNext(store, index % 2 ? 'node-a' : 'node-b', 10)),
     )
@@ -43,22 +29,20 @@ export function claimTests(on: On): void {
 
   on('is fair: a backlog of one account does not delay the job of another', async (store) => {
     await addAccounts(store, 'greedy', 'modest')
-    await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'greedy' }))))
+    await accept(store, several(50, { account: 'greedy' }))
     await claimNext(store, 'node-a', 5)
-    const single = newJob({ account: 'modest' })
-    await store.accept(acceptance([single]))
-    const next = await claimNext(store, 'node-a', 2)
-    assert.ok(ids(next).includes(single.id))
+    const single = await addQueued(store, { account: 'modest' })
+    assert.ok(ids(await claimNext(store, 'node-a', 2)).includes(single.id))
   })
 
   on(
     'is fair: an account whose next job comes when the last begins does not keep others waiting',
     async (store) => {
       await addAccounts(store, 'crowd', 'steady')
-      await store.accept(acceptance(Array.from({ length: 50 }, () => newJob({ account: 'crowd' }))))
+      await accept(store, several(50, { account: 'crowd' }))
       const turns: string[] = []
       while (turns.length < 20) {
-        if (turns.at(-1) !== 'crowd') await store.accept(acceptance([newJob({ account: 'steady' })]))
+        if (turns.at(-1) !== 'crowd') await addQueued(store, { account: 'steady' })
         const [claimed] = await claimNext(store, 'node-a', 1)
         turns.push(claimed?.account ?? 'nobody')
       }
@@ -70,26 +54,16 @@ export function claimTests(on: On): void {
 
   on('shares by weight: half the step, twice the jobs', async (store) => {
     await addAccounts(store, 'one', 'two')
-    await store.accept(
-      acceptance(
-        Array.from({ length: 40 }, () => newJob({ account: 'one' })),
-        { step: 1000 },
-      ),
-    )
-    await store.accept(
-      acceptance(
-        Array.from({ length: 40 }, () => newJob({ account: 'two' })),
-        { step: 500 },
-      ),
-    )
+    await accept(store, several(40, { account: 'one' }), { step: 1000 })
+    await accept(store, several(40, { account: 'two' }), { step: 500 })
     const claimed = await claimNext(store, 'node-a', 30)
     const ofTwo = claimed.filter(({ account }) => account === 'two').length
     assert.ok(ofTwo >= 19 && ofTwo <= 21, `${ofTwo} of 30`)
   })
 
   on('claims one account in the order of acceptance', async (store) => {
-    const jobs = Array.from({ length: 20 }, () => newJob())
-    for (const job of jobs) await store.accept(acceptance([job]))
+    const jobs = several(20)
+    for (const job of jobs) await accept(store, [job])
     assert.deepEqual(ids(await claimNext(store, 'node-a', 20)), ids(jobs))
   })
 
@@ -97,19 +71,13 @@ export function claimTests(on: On): void {
     const callback: Callback = { url: 'https://example.com/', headers: { 'x-a': 'b' }, payloadJson: '"€€"' }
     const bytesOf = ({ messagesJson, responseFormatJson, callbackJson }: Job) =>
       Buffer.byteLength(messagesJson + responseFormatJson + callbackJson)
-    const sized = (bytes: number) =>
-      newJob({ messages: [{ role: 'user', content: '€'.repeat(bytes) }], callback })
-    const empty = bytesOf(sized(0))
-    const fits = newJob({
-      messages: [{ role: 'user', content: 'x'.repeat(INLINE_TEXT_BYTES - empty) }],
-      callback,
-    })
-    const tooLarge = newJob({
-      messages: [{ role: 'user', content: 'x'.repeat(INLINE_TEXT_BYTES - empty + 1) }],
-      callback,
-    })
-    const large = sized(100_000)
-    await store.accept(acceptance([fits, tooLarge, large]))
+    const containing = (content: string) => newJob({ messages: [{ role: 'user', content }], callback })
+    const left = INLINE_TEXT_BYTES - bytesOf(containing(''))
+    const [fits, tooLarge, large] = await accept(store, [
+      containing('x'.repeat(left)),
+      containing('x'.repeat(left + 1)),
+      containing('€'.repeat(100_000)),
+    ])
     const { jobs } = await store.claim('node-a', 3, now.ms, OF_ROUTE)
     const claim = { attempt: 1, crashCount: 0, crashedAlone: false }
     assert.deepEqual(jobs[0], { ...fits, ...claim })
@@ -118,7 +86,7 @@ export function claimTests(on: On): void {
       assert.deepEqual(jobs[index + 1], { ...rest, ...claim, textBytes: bytesOf(job) })
       assert.deepEqual(await store.readTexts(job.id), { messagesJson, responseFormatJson, callbackJson })
     }
-    assert.equal(await store.settle(settlement({ jobId: large.id, attempt: 1 })), 'settled')
+    assert.equal(await settle(store, large), 'settled')
     assert.equal(await store.readTexts(newJob().id), null)
   })
 }

@@ -1,8 +1,8 @@
 /** What every store guarantees about files. */
 import assert from 'node:assert/strict'
-import { ABANDONED_MS, PIECE_BYTES } from '../../src/store/file-store.ts'
+import { ABANDONED_MS, type FileSearch, PIECE_BYTES } from '../../src/store/file-store.ts'
 import type { Store } from '../../src/store/store.ts'
-import { newJob, now, type On } from './fixtures.ts'
+import { ids, newJob, now, type On, several } from './fixtures.ts'
 
 const ABOUT = { filename: 'lines.jsonl', purpose: 'batch', expiresAtMs: null }
 const pieceOf = (byte: number, length = PIECE_BYTES) => new Uint8Array(length).fill(byte)
@@ -73,12 +73,8 @@ export function fileTests(on: On): void {
   })
 
   on('begins no more files than an account may have, however many begin at the same time', async (store) => {
-    const files = Array.from({ length: 20 }, () => ({
-      id: newJob().id,
-      account: 'acme',
-      createdAtMs: now.ms,
-    }))
-    const begun = await Promise.all(files.map((file) => store.beginFile(file, 3)))
+    const about = { account: 'acme', createdAtMs: now.ms }
+    const begun = await Promise.all(several(20).map(({ id }) => store.beginFile({ id, ...about }, 3)))
     assert.equal(begun.filter(Boolean).length, 3)
   })
 
@@ -122,10 +118,7 @@ export function fileTests(on: On): void {
     await purge(store)
     assert.equal(await store.readPiece(expiring.id, 0), null)
     const left = await store.listFiles({ account: 'acme', newestFirst: true, limit: 9, nowMs: now.ms })
-    assert.deepEqual(
-      left.map(({ id }) => id),
-      [slow, kept.id],
-    )
+    assert.deepEqual(ids(left), [slow, kept.id])
   })
 
   on('does not complete a file of an account that was deleted meanwhile', async (store) => {
@@ -143,16 +136,9 @@ export function fileTests(on: On): void {
     for (const purpose of ['batch', 'batch_output', 'batch']) files.push(await storeFile(store, { purpose }))
     await begin(store)
     await storeFile(store, {}, 1, 'other')
-    const [first, second, third] = files.map(({ id }) => id)
-    const list = async (over: {
-      purpose?: string
-      afterFileId?: string
-      newestFirst?: boolean
-      limit?: number
-    }) => {
-      const search = { account: 'acme', newestFirst: true, limit: 9, nowMs: now.ms, ...over }
-      return (await store.listFiles(search)).map(({ id }) => id)
-    }
+    const [first, second, third] = ids(files)
+    const list = async (over: Partial<FileSearch>) =>
+      ids(await store.listFiles({ account: 'acme', newestFirst: true, limit: 9, nowMs: now.ms, ...over }))
     assert.deepEqual(await list({}), [third, second, first])
     assert.deepEqual(await list({ newestFirst: false, limit: 2 }), [first, second])
     assert.deepEqual(await list({ purpose: 'batch' }), [third, first])

@@ -1,4 +1,5 @@
 /** Shared parts of the contract's tests: jobs, acceptances and settlements to vary, and the time at which they happen. */
+import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
 import {
@@ -14,7 +15,7 @@ import {
 import { jobIdMaker } from '../../src/job/job-id.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import type { Claim } from '../../src/store/node-store.ts'
-import type { Acceptance, Claimed, Settlement, Store } from '../../src/store/store.ts'
+import type { Acceptance, NewJob, Settlement, Store } from '../../src/store/store.ts'
 import type { Lifetime } from '../parley.ts'
 
 /** The place where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
@@ -25,16 +26,24 @@ export interface Place {
 /** Creates an empty database that lives as long as its argument. */
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
+/** A place and its open store, which a history may close and open again. */
+export interface OpenPlace {
+  readonly place: Place
+  store: Store
+}
+
 /**
  * Runs the work on an empty database, which is removed afterwards: the databases of hundreds of histories would fill the disk
  * before their test ends.
  */
-export async function inPlace(makePlace: MakePlace, work: (place: Place) => Promise<void>): Promise<void> {
+export async function inPlace(makePlace: MakePlace, work: (open: OpenPlace) => Promise<void>): Promise<void> {
   const ends: (() => unknown)[] = []
   const place = await makePlace({ after: (end) => void ends.push(end) })
+  const open = { place, store: await place.open() }
   try {
-    await work(place)
+    await work(open)
   } finally {
+    await open.store.close()
     // A hook that ends a resource may add another one.
     for (let end = ends.shift(); end !== undefined; end = ends.shift()) await end()
   }
@@ -48,27 +57,16 @@ export const DAY_MS = 86_400_000
 
 /** The time that is passed to the stores; a test may advance it. */
 export const now = { ms: START_MS }
-const newIds = () => jobIdMaker({ nowMs: () => now.ms }, (bytes) => randomBytes(bytes).toString('hex'))
+const newIds = (nowMs = () => now.ms) => jobIdMaker({ nowMs }, (bytes) => randomBytes(bytes).toString('hex'))
 let makeId = newIds()
+
+/** An ID of a job that was created at this time. */
+export const newJobId = (atMs: number) => newIds(() => atMs)()
 
 /** Starts over at `START_MS`: IDs only grow, so without this they would start at the latest time of earlier tests. */
 export function restartTime(): void {
   now.ms = START_MS
   makeId = newIds()
-}
-
-/** Creates the accounts, so that their jobs are accepted. */
-export async function addAccounts(
-  store: Pick<Store, 'createKey'>,
-  ...names: readonly string[]
-): Promise<void> {
-  const times = { createdAtMs: START_MS, expiresAtMs: null }
-  await Promise.all(
-    names.map((name) => {
-      const key = { id: `key of ${name}`, hash: `hash of ${name}`, account: name, ...times }
-      return store.createKey({ ...key, tier: 'user_max', secret: 'whsec_1' })
-    }),
-  )
 }
 
 /** The parts that a test may vary; conversation and format as values instead of JSON text. */
@@ -100,16 +98,10 @@ export function newJob(fields: JobFields = {}): Job {
   }
 }
 
-export function acceptance(
-  jobs: readonly Job[],
-  over: Partial<Acceptance> & {
-    handedOff?: boolean
-    step?: number
-    awaited?: boolean
-    route?: string
-    fingerprint?: string | null
-  } = {},
-) {
+/** How jobs are accepted; the fields of `NewJob` apply to all of them. */
+export type AcceptanceFields = Partial<Omit<Acceptance, 'jobs'>> & Partial<Omit<NewJob, 'job'>>
+
+export function acceptance(jobs: readonly Job[], over: AcceptanceFields = {}) {
   const { handedOff = false, step = 1000, awaited = false, route = '', fingerprint = null, ...rest } = over
   return {
     node: 'node-a',
@@ -118,6 +110,10 @@ export function acceptance(
     nowMs: now.ms,
     ...rest,
   } satisfies Acceptance
+}
+
+export function several(count: number, fields: JobFields = {}): Job[] {
+  return Array.from({ length: count }, () => newJob(fields))
 }
 
 /** An account without limits of its own. */
@@ -154,58 +150,6 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
   }
 }
 
-/** Stores a job that has ended: handed off to the node of its settlement. */
-export async function storeEnded(
-  store: Pick<Store, 'accept' | 'settle'>,
-  job: Job,
-  ended = settlement({ jobId: job.id, attempt: 1 }),
-): Promise<void> {
-  await store.accept(acceptance([job], { handedOff: true, node: ended.node, nowMs: job.createdAtMs }))
-  await store.settle(ended)
-}
-
-/** Claims the next jobs of a route, in fair order. Their texts must be small. */
-export async function claimNext(
-  store: Pick<Store, 'claim'>,
-  node: string,
-  limit: number,
-  nowMs = now.ms,
-  route = '',
-): Promise<ClaimedJob[]> {
-  return small(await store.claim(node, limit, nowMs, { ...OF_ROUTE, route }))
-}
-
-/** Claims the next jobs of one account. */
-export async function claimLane(store: Pick<Store, 'claim'>, account: string, limit: number, route = '') {
-  return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
-}
-
-/** Claims suspects with this crash count; with 1000 crashes, those that must fail. */
-export async function claimSuspects(
-  store: Pick<Store, 'claim'>,
-  node: string,
-  crashCount = 1,
-): Promise<ClaimedJob[]> {
-  return small(await store.claim(node, 1000, now.ms, { ...SUSPECTS, crashCount }))
-}
-
-/** Claims all queued jobs: suspects first, then by route. */
-export async function claimAll(
-  store: Pick<Store, 'claim' | 'queued' | 'queuedSuspects'>,
-  node: string,
-  nowMs = now.ms,
-): Promise<ClaimedJob[]> {
-  const jobs: ClaimedJob[] = []
-  for (;;) {
-    const { queued, mostCrashes } = await store.queuedSuspects()
-    if (queued === 0) break
-    jobs.push(...small(await store.claim(node, 10_000, nowMs, { ...SUSPECTS, crashCount: mostCrashes })))
-  }
-  for (const route of (await store.queued()).routes)
-    jobs.push(...(await claimNext(store, node, 10_000, nowMs, route)))
-  return jobs
-}
-
 /** Parts of `ClaimFrom`: all jobs of a route, and all suspects. */
 export const OF_ROUTE = {
   of: 'route',
@@ -216,16 +160,28 @@ export const OF_ROUTE = {
 } as const
 export const SUSPECTS = { of: 'suspects', maxCrashCount: 1000, exceptRoutes: [] } as const
 
-function small({ jobs }: Claimed): ClaimedJob[] {
-  return jobs.map((job) => {
-    if ('textBytes' in job) throw new Error('the texts of the job did not come with the claim')
-    return job
-  })
-}
+/** The depth of a store in which no job is open. */
+export const EMPTY = { waiting: 0, assigned: 0, oldestCreatedAtMs: null }
 
 export const claimOf = ({ id, attempt }: Pick<ClaimedJob, 'id' | 'attempt'>): Claim => ({
   jobId: id,
   attempt,
 })
+export const firstClaim = ({ id }: Pick<Job, 'id'>): Claim => ({ jobId: id, attempt: 1 })
 export const expiry = (atMs = now.ms, retentionMs = DAY_MS) => ({ nowMs: atMs, retentionMs })
-export const ids = (jobs: readonly Pick<Job, 'id'>[]) => jobs.map(({ id }) => id)
+export const jobIds = (rows: readonly { readonly jobId: string }[]) => rows.map(({ jobId }) => jobId)
+export const ids = (rows: readonly { readonly id: string }[]) => rows.map(({ id }) => id)
+
+/** Returns the IDs on all pages of a search that looks at everything. `read` returns the page after the ID, or the first one. */
+export async function allPages(
+  read: (afterId: string | null) => Promise<{ ids: string[]; complete: boolean; next: string | null }>,
+): Promise<string[]> {
+  const seen: string[] = []
+  for (let after: string | null = null; ; ) {
+    const page = await read(after)
+    assert.equal(page.complete, true)
+    seen.push(...page.ids)
+    after = page.next
+    if (after === null) return seen
+  }
+}

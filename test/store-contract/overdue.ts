@@ -1,28 +1,22 @@
-/** What every store guarantees about jobs that have waited too long for model servers. */
+/** What every store guarantees about jobs that have waited too long for model servers, or past their deadline. */
 import assert from 'node:assert/strict'
-import type { Job, JobError } from '../../src/job/job.ts'
+import type { JobError } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
-import { take } from './callback-fixtures.ts'
-import { acceptance, addAccounts, claimNext, claimOf, expiry, newJob, now, type On } from './fixtures.ts'
-import { several, waiting } from './routes.ts'
+import { CALLBACK, take } from './callback-fixtures.ts'
+import { claimOf, expiry, firstClaim, ids, jobIds, newJob, now, type On, several, USAGE } from './fixtures.ts'
+import { DEAD, LIVE, queue, waiting } from './routes.ts'
+import { accept, addAccounts, addHeld, addQueued, claimNext } from './steps.ts'
 
-const [DEAD, LIVE] = ['dead/m', 'live/m']
 const PATIENCE_MS = 3_600_000
 const ERROR: JobError = { code: 'model_error', message: 'No model server could be called.' }
 
-async function queue(store: Store, route: string, ...jobs: readonly Job[]): Promise<void> {
-  for (const job of jobs) await store.accept(acceptance([job], { route }))
+function failOverdue(store: Store, unavailableSinceMs: number, account: string | null = null, limit = 100) {
+  const overdue = { route: DEAD, account, unavailableSinceMs, patienceMs: PATIENCE_MS, error: ERROR }
+  return store.failOverdue(overdue, now.ms, limit)
 }
 
-const failOverdue = (store: Store, unavailableSinceMs: number, account: string | null = null, limit = 100) =>
-  store.failOverdue(
-    { route: DEAD, account, unavailableSinceMs, patienceMs: PATIENCE_MS, error: ERROR },
-    now.ms,
-    limit,
-  )
-
 const failedIds = async (...args: Parameters<typeof failOverdue>) =>
-  (await failOverdue(...args)).map(({ jobId }) => jobId).toSorted()
+  jobIds(await failOverdue(...args)).toSorted()
 
 export function overdueTests(on: On): void {
   on(
@@ -30,21 +24,19 @@ export function overdueTests(on: On): void {
     async (store) => {
       const error: JobError = { code: 'deadline_exceeded', message: 'Too late.' }
       const fail = async (limit = 100) =>
-        (await store.failOverdue({ route: null, error }, now.ms, limit)).map(({ jobId }) => jobId)
+        jobIds(await store.failOverdue({ route: null, error }, now.ms, limit))
       const dueIn = (ms: number) => newJob({ deadlineMs: now.ms + ms })
       const [held, waited, returned] = [dueIn(1000), dueIn(2000), dueIn(3000)]
       await queue(store, DEAD, held, waited, returned)
       const claimed = await claimNext(store, 'node-a', 3, now.ms, DEAD)
-      assert.deepEqual(
-        claimed.map(({ deadlineMs }) => deadlineMs),
-        [held, waited, returned].map(({ deadlineMs }) => deadlineMs),
-      )
+      const deadlines = claimed.map(({ deadlineMs }) => deadlineMs)
+      assert.deepEqual(deadlines, [held.deadlineMs, waited.deadlineMs, returned.deadlineMs])
       assert.equal((await store.queued()).nextDeadlineMs, null)
-      const wait = { route: LIVE, earlierJson: '{"calls":1}', sinceMs: now.ms, waitedMs: 0 }
-      await store.releaseWaiting('node-a', [{ jobId: waited.id, attempt: 1, ...wait }])
-      await store.release('node-a', [{ jobId: returned.id, attempt: 1 }])
-      const [first, second, last, never] = [dueIn(10_000), dueIn(10_000), dueIn(20_000), newJob()]
-      await queue(store, LIVE, first, second, last, never)
+      const wait = { route: LIVE, earlierJson: '{"calls":1}' }
+      await store.releaseWaiting('node-a', [waiting({ ...waited, attempt: 1 }, wait)])
+      await store.release('node-a', [firstClaim(returned)])
+      const last = dueIn(20_000)
+      await queue(store, LIVE, dueIn(10_000), dueIn(10_000), last, newJob())
       assert.equal((await store.queued()).nextDeadlineMs, waited.deadlineMs)
       assert.deepEqual(await fail(), [])
       now.ms += 2999
@@ -69,9 +61,9 @@ export function overdueTests(on: On): void {
       await queue(store, DEAD, early)
       now.ms += 1000
       const outageMs = now.ms
-      const [before, other] = [newJob(), newJob()]
+      const before = newJob()
       await queue(store, DEAD, before)
-      await queue(store, LIVE, other)
+      await queue(store, LIVE, newJob())
       now.ms += 1000
       const after = newJob()
       await queue(store, DEAD, after)
@@ -90,7 +82,7 @@ export function overdueTests(on: On): void {
     const job = newJob()
     await queue(store, DEAD, job)
     await claimNext(store, 'node-a', 1, now.ms, DEAD)
-    await store.release('node-a', [{ jobId: job.id, attempt: 1 }])
+    await store.release('node-a', [firstClaim(job)])
     now.ms += PATIENCE_MS + 1
     assert.deepEqual(await failedIds(store, 0), [job.id])
   })
@@ -120,83 +112,62 @@ export function overdueTests(on: On): void {
       await store.rescue('node-a', now.ms)
       await queue(store, DEAD, held)
       assert.equal((await claimNext(store, 'node-a', 1, now.ms, DEAD)).length, 1)
-      await queue(store, DEAD, ...several(3, 'one'), ...several(2))
+      await queue(store, DEAD, ...several(3, { account: 'one' }), ...several(2))
       now.ms += PATIENCE_MS + 1
-      assert.equal((await failOverdue(store, 0, 'one', 3)).length, 3)
-      assert.equal((await failOverdue(store, 0, 'one', 3)).length, 1)
-      assert.deepEqual((await store.queuedSuspects()).queued, 0)
+      for (const failed of [3, 1]) assert.equal((await failOverdue(store, 0, 'one', 3)).length, failed)
+      assert.equal((await store.queuedSuspects()).queued, 0)
+      const others = await failOverdue(store, 0)
       assert.deepEqual(
-        (await failOverdue(store, 0)).map(({ account }) => account),
+        others.map(({ account }) => account),
         ['acme', 'acme'],
       )
-      const { waiting, assigned } = await store.depth()
-      assert.deepEqual([waiting, assigned], [0, 1])
-      assert.deepEqual(await store.claimsOf('node-a'), [{ jobId: held.id, attempt: 1 }])
+      assert.deepEqual(await store.depth(), { waiting: 0, assigned: 1, oldestCreatedAtMs: null })
+      assert.deepEqual(await store.claimsOf('node-a'), [firstClaim(held)])
     },
   )
 
   on(
     'stores the outcome with the usage and the calls of earlier runs, and owes the callback',
     async (store) => {
-      const callback = { url: 'https://example.com/', headers: {}, payloadJson: '1' }
-      const job = newJob({
-        callback,
-        account: 'other',
-        messages: [{ role: 'user', content: 'x'.repeat(9000) }],
-      })
-      const untried = newJob({ account: 'other' })
-      await store.accept(acceptance([job], { handedOff: true, route: DEAD }))
-      await queue(store, DEAD, untried)
+      const account = 'other'
+      const messages = [{ role: 'user', content: 'x'.repeat(9000) }] as const
+      const job = await addHeld(store, { callback: CALLBACK, account, messages })
+      await queue(store, DEAD, newJob({ account }))
       const records = [{ error: 'nul \u0000, half \ud800' }]
-      const [format, repair] = [
-        { form: 'schema', strict: true },
-        { raw_text: '[', errors: ['cut'] },
-      ]
+      const format = { form: 'schema', strict: true }
+      const repair = { raw_text: '[', errors: ['cut'] }
       const runs = { calls: 3, records, inputTokens: 40, outputTokens: 2, tries: 1, format, repair }
       const earlierJson = JSON.stringify(runs)
-      await store.releaseWaiting('node-a', [waiting({ id: job.id, attempt: 1 }, { earlierJson })])
+      await store.releaseWaiting('node-a', [waiting({ ...job, attempt: 1 }, { earlierJson })])
       now.ms += PATIENCE_MS + 1
       const failed = await failOverdue(store, 0)
-      const usage = {
-        target: null,
-        input_tokens: 40,
-        output_tokens: 2,
-        calls: 3,
-        cache_hit: false,
-        repaired: false,
-      }
-      const { model, createdAtMs } = job
+      const usage = { ...USAGE, target: null, input_tokens: 40, output_tokens: 2, calls: 3 }
+      const { id: jobId, model, createdAtMs } = job
       assert.deepEqual(
-        failed.find(({ jobId }) => jobId === job.id),
-        { jobId: job.id, account: 'other', model, createdAtMs, hasCallback: true, usage },
+        failed.find((one) => one.jobId === jobId),
+        { jobId, account, model, createdAtMs, hasCallback: true, usage },
       )
       assert.equal(failed.length, 2)
-      const read = await store.read('other', job.id, expiry())
+      const read = await store.read(account, jobId, expiry())
       assert.deepEqual([read?.status, read?.errorJson], ['failed', JSON.stringify(ERROR)])
-      const details = await store.findJob(job.id, expiry())
-      assert.deepEqual(details?.usage, usage)
-      assert.deepEqual(JSON.parse((await store.jobContent(job.id, expiry()))?.receiptJson ?? ''), {
-        ...format,
-        calls: records,
-        calls_omitted: 2,
-        repair,
-      })
-      const [sums] = await store.listUsage({ account: 'other', limit: 5 })
+      assert.deepEqual((await store.findJob(jobId, expiry()))?.usage, usage)
+      const receipt = JSON.parse((await store.jobContent(jobId, expiry()))?.receiptJson ?? '')
+      assert.deepEqual(receipt, { ...format, calls: records, calls_omitted: 2, repair })
+      const [sums] = await store.listUsage({ account, limit: 5 })
       assert.deepEqual([sums?.jobs, sums?.failedJobs, sums?.calls, sums?.inputTokens], [2, 2, 3, 40])
-      assert.equal((await store.quotaUse('other')).openJobs, 0)
+      assert.equal((await store.quotaUse(account)).openJobs, 0)
       assert.equal((await take(store)).length, 1)
       assert.deepEqual(await failOverdue(store, 0), [])
     },
   )
 
   on('frees what a job reserved, and counts what its earlier runs cost', async (store) => {
-    await store.accept(acceptance([newJob({ reserved: 10 })], { handedOff: true }))
+    await addHeld(store, { reserved: 10 })
     const deadlineMs = now.ms
-    const [untried, tried] = [newJob({ reserved: 30, deadlineMs }), newJob({ reserved: 40, deadlineMs })]
-    await store.accept(acceptance([untried]))
-    await store.accept(acceptance([tried], { handedOff: true }))
+    const untried = await addQueued(store, { reserved: 30, deadlineMs })
+    const tried = await addHeld(store, { reserved: 40, deadlineMs })
     const earlierJson = '{"calls":1,"cost":12}'
-    await store.releaseWaiting('node-a', [waiting({ id: tried.id, attempt: 1 }, { earlierJson })])
+    await store.releaseWaiting('node-a', [waiting({ ...tried, attempt: 1 }, { earlierJson })])
     assert.equal((await store.quotaUse('acme')).reserved, 80)
     const failed = await store.failOverdue({ route: null, error: ERROR }, now.ms, 10)
     const costs = new Map(failed.map(({ jobId, usage }) => [jobId, usage.cost]))
@@ -208,18 +179,17 @@ export function overdueTests(on: On): void {
   })
 
   on('jobs that fail and jobs that are claimed at the same time are not the same', async (store) => {
-    const jobs = several(60)
-    await store.accept(acceptance(jobs, { route: DEAD }))
+    const jobs = await accept(store, several(60), { route: DEAD })
     now.ms += PATIENCE_MS + 1
     const [claims, failures] = await Promise.all([
       Promise.all(Array.from({ length: 6 }, () => claimNext(store, 'node-a', 5, now.ms, DEAD))),
       Promise.all(Array.from({ length: 6 }, () => failedIds(store, 0, null, 5))),
     ])
-    const all = [...claims.flat().map(({ id }) => id), ...failures.flat()]
+    const claimed = claims.flat()
+    const all = [...ids(claimed), ...failures.flat()]
     assert.equal(new Set(all).size, all.length)
-    assert.equal((await store.claimsOf('node-a')).length, claims.flat().length)
-    const { waiting } = await store.depth()
-    assert.equal(waiting, jobs.length - all.length)
-    for (const claim of claims.flat()) await store.release('node-a', [claimOf(claim)])
+    assert.equal((await store.claimsOf('node-a')).length, claimed.length)
+    assert.equal((await store.depth()).waiting, jobs.length - all.length)
+    for (const claim of claimed) await store.release('node-a', [claimOf(claim)])
   })
 }

@@ -9,21 +9,21 @@ import fc from 'fast-check'
 import type { Job, Outcome } from '../../src/job/job.ts'
 import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/store/admin-action-store.ts'
 import type { Store } from '../../src/store/store.ts'
+import { LONG } from '../support/long-form.ts'
 import {
   acceptance,
-  addAccounts,
-  claimNext,
   DAY_MS,
+  firstClaim,
   inPlace,
   type MakePlace,
   now,
-  type Place,
+  type OpenPlace,
   restartTime,
   START_MS,
   settlement,
-  storeEnded,
 } from './fixtures.ts'
 import { largeJob, outcomeBytes, requestBytes } from './quotas.ts'
+import { addAccounts, claimNext, storeEnded } from './steps.ts'
 
 const ACCOUNTS = ['one', 'two']
 const NODE = 'node-a'
@@ -40,13 +40,15 @@ interface StoredJob {
 }
 
 class History {
-  store: Store
-  readonly #place: Place
+  readonly #open: OpenPlace
   #jobs: StoredJob[] = []
 
-  constructor(store: Store, place: Place) {
-    this.store = store
-    this.#place = place
+  constructor(open: OpenPlace) {
+    this.#open = open
+  }
+
+  get store(): Store {
+    return this.#open.store
   }
 
   async check(): Promise<void> {
@@ -69,7 +71,7 @@ class History {
   async addEnded(account: string, which: number): Promise<void> {
     const job = largeJob(account, which)
     const outcome: Outcome = { status: 'completed', contentJson: JSON.stringify('ü'.repeat(which)) }
-    await storeEnded(this.store, job, settlement({ jobId: job.id, attempt: 1 }, { outcome }))
+    await storeEnded(this.store, job, settlement(firstClaim(job), { outcome }))
     this.#add([job], false, 1)
     const [added] = this.#jobs.slice(-1)
     if (added) added.bytes += outcomeBytes(outcome, '{}')
@@ -132,7 +134,7 @@ class History {
 
   async crash(): Promise<void> {
     await this.store.close()
-    this.store = await this.#place.open()
+    this.#open.store = await this.#open.place.open()
     // At its start, a store drops partitions that have expired by its own clock.
     await this.#forgetDeleted()
     await this.check()
@@ -142,66 +144,49 @@ class History {
 
 type Step = (history: History) => Promise<void>
 
-const step = <T>(
-  arbitrary: fc.Arbitrary<T>,
+function step<Drawn>(
+  weight: number,
+  drawn: fc.Arbitrary<Drawn>,
   name: string,
-  run: (history: History, value: T) => Promise<void>,
-) =>
-  arbitrary.map((value): Step => {
+  run: (history: History, drawn: Drawn) => Promise<void>,
+) {
+  const arbitrary = drawn.map((value): Step => {
     const one: Step = (history) => run(history, value)
     return Object.assign(one, { [fc.toStringMethod]: () => `${name}(${JSON.stringify(value)})` })
   })
+  return { weight, arbitrary }
+}
 
 const account = fc.constantFrom(...ACCOUNTS)
 const sizes = fc.array(fc.nat(50), { minLength: 1, maxLength: 5 })
+const ends = fc.tuple(fc.nat(200), fc.constantFrom('settle' as const, 'cancel' as const, 'both' as const))
 const steps = fc.oneof(
-  {
-    weight: 4,
-    arbitrary: step(fc.tuple(account, sizes, fc.boolean()), 'accept', (h, args) => h.accept(...args)),
-  },
-  {
-    weight: 2,
-    arbitrary: step(fc.tuple(account, fc.nat(50)), 'addEnded', (h, args) => h.addEnded(...args)),
-  },
-  { weight: 2, arbitrary: step(fc.integer({ min: 1, max: 4 }), 'claim', (h, limit) => h.claim(limit)) },
-  {
-    weight: 5,
-    arbitrary: step(
-      fc.tuple(fc.nat(200), fc.constantFrom('settle' as const, 'cancel' as const, 'both' as const)),
-      'end',
-      (h, args) => h.end(...args),
-    ),
-  },
-  { weight: 2, arbitrary: step(fc.nat(200), 'delete', (h, pick) => h.delete(pick)) },
-  { weight: 1, arbitrary: step(account, 'deleteJobsOf', (h, of) => h.deleteJobsOf(of)) },
-  { weight: 2, arbitrary: step(fc.nat(9), 'expire', (h, days) => h.expire(days)) },
-  { weight: 1, arbitrary: step(fc.constant(0), 'crash', (h) => h.crash()) },
+  step(4, fc.tuple(account, sizes, fc.boolean()), 'accept', (h, args) => h.accept(...args)),
+  step(2, fc.tuple(account, fc.nat(50)), 'addEnded', (h, args) => h.addEnded(...args)),
+  step(2, fc.integer({ min: 1, max: 4 }), 'claim', (h, limit) => h.claim(limit)),
+  step(5, ends, 'end', (h, args) => h.end(...args)),
+  step(2, fc.nat(200), 'delete', (h, pick) => h.delete(pick)),
+  step(1, account, 'deleteJobsOf', (h, of) => h.deleteJobsOf(of)),
+  step(2, fc.nat(9), 'expire', (h, days) => h.expire(days)),
+  step(1, fc.constant(0), 'crash', (h) => h.crash()),
 )
-
-/** `PARLEY_LONG=1` runs the full number of histories. */
-const long = Boolean(process.env.PARLEY_LONG)
 
 export function quotaModel(name: string, makePlace: MakePlace): void {
   test(`${name}: the sums of quotas are what is stored, through random histories`, async () => {
-    const histories = fc.asyncProperty(
-      fc.array(steps, { maxLength: long ? 100 : 40, size: 'max' }),
-      (history) =>
-        inPlace(makePlace, async (place) => {
-          restartTime()
-          const real = new History(await place.open(), place)
-          try {
-            await addAccounts(real.store, ...ACCOUNTS)
-            // Creates partitions, if the store has them.
-            await real.expire(0)
-            for (const take of history) {
-              await take(real)
-              await real.check()
-            }
-          } finally {
-            await real.store.close()
-          }
-        }),
+    const drawn = fc.array(steps, { maxLength: LONG ? 100 : 40, size: 'max' })
+    const histories = fc.asyncProperty(drawn, (history) =>
+      inPlace(makePlace, async (open) => {
+        restartTime()
+        const real = new History(open)
+        await addAccounts(real.store, ...ACCOUNTS)
+        // Creates partitions, if the store has them.
+        await real.expire(0)
+        for (const take of history) {
+          await take(real)
+          await real.check()
+        }
+      }),
     )
-    await fc.assert(histories, { numRuns: long ? 500 : 15, endOnFailure: !long })
+    await fc.assert(histories, { numRuns: LONG ? 500 : 15, endOnFailure: !LONG })
   })
 }

@@ -15,14 +15,8 @@ import { jobIdMaker } from '../../src/job/job-id.ts'
 import { PIECE_BYTES } from '../../src/store/file-store.ts'
 import { type OpenOptions, openStore } from '../../src/store/open.ts'
 import type { Idempotency, Store } from '../../src/store/store.ts'
-import {
-  claimNext,
-  claimOf,
-  type JobFields,
-  newJob,
-  settlement,
-  storeEnded,
-} from '../store-contract/fixtures.ts'
+import { claimOf, type JobFields, newJob, settlement } from '../store-contract/fixtures.ts'
+import { claimNext, storeEnded } from '../store-contract/steps.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

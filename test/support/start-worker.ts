@@ -17,7 +17,8 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Settled, Store } from '../../src/store/store.ts'
 import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { addAccounts, newJob } from '../store-contract/fixtures.ts'
+import { newJob } from '../store-contract/fixtures.ts'
+import { addAccounts } from '../store-contract/steps.ts'
 
 export const NODE = 'node-a'
 

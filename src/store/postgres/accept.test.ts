@@ -1,47 +1,28 @@
 /** Acceptances in Postgres: large groups, keys that are found among many, and equal keys in one group. */
+
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
-import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  newJob,
-  now,
-  settlement,
-  storeEnded,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { acceptance, newJob, now, several } from '../../../test/store-contract/fixtures.ts'
+import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
+import { accept, addEnded, settle } from '../../../test/store-contract/steps.ts'
 import { connectionSettings } from './database.ts'
 
-async function start(t: TestContext) {
-  const url = await freshDatabase(t)
-  const { store } = await openNode(url)
-  await addAccounts(store, 'acme', 'other')
-  t.after(() => store.close())
-  return { url, store }
-}
-
 test('4,000 jobs of one group are accepted within the time of a statement, queued, handed off or cached', async (t) => {
-  const { store } = await start(t)
-  const source = newJob()
+  const { store } = await openOnPostgres(t, 'acme', 'other')
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
-  await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
-  const batch = (account: string) => Array.from({ length: 2000 }, () => newJob({ account }))
-  const accepted = await Promise.all([
-    store.accept(acceptance(batch('acme'))),
-    store.accept(acceptance(batch('other'))),
-  ])
-  assert.deepEqual(accepted, [{ kind: 'accepted' }, { kind: 'accepted' }])
+  await addEnded(store, {}, { cache })
+  const batch = (account: string) => several(2000, { account })
+  await Promise.all([accept(store, batch('acme')), accept(store, batch('other'))])
   assert.equal((await store.depth()).waiting, 4000)
-  await store.accept(acceptance(batch('acme'), { handedOff: true }))
+  await accept(store, batch('acme'), { handedOff: true })
   assert.equal((await store.depth()).assigned, 2000)
   const cached = await store.accept(acceptance(batch('acme'), { fingerprint: cache.fingerprint }))
   assert.equal(cached.kind === 'accepted' && cached.answered?.length, 2000)
 })
 
 test('a plan for keys that was made while the tables were empty reads few rows of full ones', async (t) => {
-  const { url } = await start(t)
+  const { url } = await openOnPostgres(t, 'acme', 'other')
   const client = await connectPostgres(t, connectionSettings(url, null))
   const find = async () => {
     const { rows } = await client.query({
@@ -77,11 +58,10 @@ test('a plan for keys that was made while the tables were empty reads few rows o
 })
 
 test('the second of two equal keys in one group is accepted if it repeats a request whose jobs are gone', async (t) => {
-  const { store } = await start(t)
+  const { store } = await openOnPostgres(t, 'acme', 'other')
   const idempotencyOf = (fingerprint: string) => ({ key: 'k', fingerprint, untilMs: now.ms + 300_000 })
-  const gone = newJob()
-  await store.accept(acceptance([gone], { handedOff: true, idempotency: idempotencyOf('f') }))
-  await store.settle(settlement({ jobId: gone.id, attempt: 1 }))
+  const [gone] = await accept(store, [newJob()], { handedOff: true, idempotency: idempotencyOf('f') })
+  await settle(store, gone)
   assert.equal(await store.deleteJob(gone.id), 'deleted')
   // Two groups can be in commit at the same time. These fill both, so the next acceptances share a group.
   const before = [newJob(), newJob()].map((job) => store.accept(acceptance([job])))

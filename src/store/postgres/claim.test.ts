@@ -1,4 +1,5 @@
 /** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
@@ -96,51 +97,82 @@ async function claimed(client: pg.Client) {
   return rows
 }
 
-test('a claim of a long queue reads few pages and rows', async (t) => {
+test('with a single job beside a long queue of one account and route', async (t) => {
   const account = isLast(`'single'`, `'many'`)
   const client = await longQueue(t, { account, route: isLast(`'short'`, `'long'`), deaths: '0' })
-  assert.ok((await assertCheap(t, client, WALK, walk('long', 4, ''), 150)) < 10)
-  await assertCheap(t, client, WALK, walk('short', 4, ''), 60)
-  const lane = `('node', 4, 0, 'long', 'many', array[]::uuid[])`
-  assert.ok((await assertCheap(t, client, CLAIM_OF_LANE, lane, 150)) < 10)
-  await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 1, 3, array[]::text[])`, 20)
-  await assertCheap(t, client, QUEUED, '', 40)
-  await assertCheap(t, client, QUEUED_SUSPECTS, '', 20)
-  assert.deepEqual(await claimed(client), [
-    { account: 'many', jobs: 8 },
-    { account: 'single', jobs: 1 },
-  ])
+
+  await t.test('a walk past the jobs of an account looks at a bounded number of rows', async (t) => {
+    const mostRows = await assertCheap(t, client, WALK, walk('long', 4, `'many'`), 1500)
+    assert.equal(mostRows, 1028)
+    assert.deepEqual(await claimed(client), [])
+  })
+
+  await t.test('a claim of a long queue reads few pages and rows', async (t) => {
+    await client.query('begin')
+    assert.ok((await assertCheap(t, client, WALK, walk('long', 4, ''), 150)) < 10)
+    await assertCheap(t, client, WALK, walk('short', 4, ''), 60)
+    const lane = `('node', 4, 0, 'long', 'many', array[]::uuid[])`
+    assert.ok((await assertCheap(t, client, CLAIM_OF_LANE, lane, 150)) < 10)
+    await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 1, 3, array[]::text[])`, 20)
+    await assertCheap(t, client, QUEUED, '', 40)
+    await assertCheap(t, client, QUEUED_SUSPECTS, '', 20)
+    assert.deepEqual(await claimed(client), [
+      { account: 'many', jobs: 8 },
+      { account: 'single', jobs: 1 },
+    ])
+    await client.query('rollback')
+  })
+
+  await t.test(
+    'jobs that have waited too long are found in the queue of their route or account',
+    async (t) => {
+      const overdue = (route: string, of: string) =>
+        `('${route}', ${of}, 256, 0, 10, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`
+      for (const statistics of ['', 'analyze open_jobs']) {
+        await client.query(statistics)
+        await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
+        for (const lane of [`'single'`, `'none'`])
+          await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', lane), 60)
+      }
+    },
+  )
 })
 
-test('no statement reads the queue of another route or account, even if statistics show only that one', async (t) => {
+test('with a few assigned jobs beside a long queue of one account and route', async (t) => {
   const client = await longQueue(t, { account: `'many'`, route: `'long'`, deaths: '0' })
-  await client.query(`update open_jobs set turn = null, node = 'a' where turn % 300000 = 0`)
+  await client.query(`update open_jobs set turn = null, node = 'a', attempt = 1 where turn % 300000 = 0`)
   await client.query('vacuum (full, analyze) open_jobs')
-  await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
-  const end = walk('long', 4, '').replace(`, 0, '${LEAST_ID}'`, `, ${JOBS * 1000 + 1}, '${LEAST_ID}'`)
-  await assertCheap(t, client, WALK, end, 20)
-  for (const lane of [`'short', 'many'`, `'a', 'many'`, `'long', 'single'`])
-    await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, ${lane}, array[]::uuid[])`, 20)
-  await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
-  for (const job of [
-    `'many' as account, 'short' as route`,
-    `'many' as account, 'a' as route`,
-    `'single' as account, 'long' as route`,
-  ]) {
-    const jobs = `jobs as (select ${job}, 1 as step, false as handed_off, 1 as place)`
-    const text = `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`
-    await assertCheap(t, client, { name: 'turns', text }, `('{"routes":{},"floor":0}')`, 20)
-  }
-  await client.query(`insert into open_jobs select ('f' || substr(id::text, 2))::uuid, account, has_callback, turn, node, attempt,
-    deaths, claimed_at_ms, origin, 1, 'short' from open_jobs limit 1`)
-  await assertCheap(t, client, QUEUED, '', 40)
-})
 
-test('a walk past the jobs of an account looks at a bounded number of rows', async (t) => {
-  const client = await longQueue(t, { account: isLast(`'single'`, `'many'`), route: `'r'`, deaths: '0' })
-  const mostRows = await assertCheap(t, client, WALK, walk('r', 4, `'many'`), 1500)
-  assert.equal(mostRows, 1028)
-  assert.deepEqual(await claimed(client), [])
+  await t.test('a search of assigned jobs reads none that were never claimed', async (t) => {
+    const { texts } = POSTGRES.jobsWith('assigned', sql`id`, sql`id < ${''} and id >= ${''}`)
+    const text = `${texts.reduce((all, one, at) => `${all}$${2 - (at % 2)}${one}`)} order by id desc limit 2000`
+    const values = `('ffffffff-ffff-ffff-ffff-ffffffffffff', '${LEAST_ID}')`
+    await assertCheap(t, client, { name: 'search', text }, values, 200)
+  })
+
+  await t.test(
+    'no statement reads the queue of another route or account, even if statistics show only that one',
+    async (t) => {
+      await assertCheap(t, client, WALK, walk('short', 4, ''), 20)
+      const end = walk('long', 4, '').replace(`, 0, '${LEAST_ID}'`, `, ${JOBS * 1000 + 1}, '${LEAST_ID}'`)
+      await assertCheap(t, client, WALK, end, 20)
+      for (const lane of [`'short', 'many'`, `'a', 'many'`, `'long', 'single'`])
+        await assertCheap(t, client, CLAIM_OF_LANE, `('node', 4, 0, ${lane}, array[]::uuid[])`, 20)
+      await assertCheap(t, client, ACCOUNTS, `(array['budget'])`, 20)
+      for (const job of [
+        `'many' as account, 'short' as route`,
+        `'many' as account, 'a' as route`,
+        `'single' as account, 'long' as route`,
+      ]) {
+        const jobs = `jobs as (select ${job}, 1 as step, false as handed_off, 1 as place)`
+        const text = `with ${jobs}, ${queuedJobsInFairOrder('$1', 'jobs')} select * from begins`
+        await assertCheap(t, client, { name: 'turns', text }, `('{"routes":{},"floor":0}')`, 20)
+      }
+      await client.query(`insert into open_jobs select ('f' || substr(id::text, 2))::uuid, account, has_callback, turn, node, attempt,
+      deaths, claimed_at_ms, origin, 1, 'short' from open_jobs limit 1`)
+      await assertCheap(t, client, QUEUED, '', 40)
+    },
+  )
 })
 
 test('a claim of many accounts with one job each costs no more than one of a single account', async (t) => {
@@ -156,27 +188,4 @@ test('suspects are claimed and counted by their index', async (t) => {
   await assertCheap(t, client, CLAIM_SUSPECTS, `('node', 4, 0, 3, 3, array[]::text[])`, 60)
   assert.equal(await assertCheap(t, client, QUEUED_SUSPECTS, '', 30_000), 10_000)
   assert.deepEqual(await claimed(client), [{ account: 'many', jobs: 5 }])
-})
-
-test('jobs that have waited too long are found in the queue of their route or account', async (t) => {
-  const account = isLast(`'single'`, `'many'`)
-  const client = await longQueue(t, { account, route: isLast(`'short'`, `'long'`), deaths: '0' })
-  const overdue = (route: string, of: string) =>
-    `('${route}', ${of}, 256, 0, 10, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`
-  for (const statistics of ['', 'analyze open_jobs']) {
-    await client.query(statistics)
-    await assertCheap(t, client, LOCK_OVERDUE, overdue('short', 'null'), 60)
-    for (const lane of [`'single'`, `'none'`])
-      await assertCheap(t, client, LOCK_OVERDUE_OF_ACCOUNT, overdue('long', lane), 60)
-  }
-})
-
-test('a search of assigned jobs reads none that were never claimed', async (t) => {
-  const client = await longQueue(t, { account: `'many'`, route: `'r'`, deaths: '0' })
-  await client.query(`update open_jobs set turn = null, node = 'a', attempt = 1 where turn % 300000 = 0`)
-  await client.query('vacuum (full, analyze) open_jobs')
-  const { texts } = POSTGRES.jobsWith('assigned', sql`id`, sql`id < ${''} and id >= ${''}`)
-  const text = `${texts.reduce((all, one, at) => `${all}$${2 - (at % 2)}${one}`)} order by id desc limit 2000`
-  const values = `('ffffffff-ffff-ffff-ffff-ffffffffffff', '${LEAST_ID}')`
-  await assertCheap(t, client, { name: 'search', text }, values, 200)
 })

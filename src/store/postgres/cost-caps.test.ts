@@ -2,16 +2,9 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  newJob,
-  now,
-  settlement,
-  USAGE,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
-import { Database } from './database.ts'
+import { acceptance, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { openScene } from '../../../test/store-contract/postgres-scene.ts'
+import { addAccounts } from '../../../test/store-contract/steps.ts'
 import { foldQuotas, foldUsage } from './quotas.ts'
 
 test('three nodes that accept, repeat keys, settle and fold at the same time exceed no cap, and fill it', async (t) => {
@@ -24,10 +17,9 @@ test('so do nodes whose role has another isolation level', async (t) => {
 })
 
 async function fillCap(t: TestContext, url: string): Promise<void> {
-  const nodes = await Promise.all([openNode(url), openNode(url), openNode(url)] as const)
+  const { database, ...scene } = await openScene(t, url)
+  const nodes = await Promise.all([scene.open(), scene.open(), scene.open()] as const)
   const [first] = nodes
-  const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
-  t.after(() => Promise.all([...nodes.map(({ store }) => store.close()), database.close()]))
   await addAccounts(first.store, 'acme', 'other')
   const [costCap, reserved, cost] = [3000, 10, 7]
   const used = async (account: string) => {

@@ -1,31 +1,17 @@
 /** The deletion of an account in Postgres while its jobs and batches are being stored. */
 import assert from 'node:assert/strict'
-import { type TestContext, test } from 'node:test'
-import pg from 'pg'
-import { freshDatabase } from '../../../test/postgres/database.ts'
+import { test } from 'node:test'
 import { CALLBACK, FAILED, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
-import { acceptance, addAccounts, newJob, now } from '../../../test/store-contract/fixtures.ts'
+import { acceptance, newJob, now } from '../../../test/store-contract/fixtures.ts'
+import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
 import { eventually } from '../../../test/support/eventually.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
-
-async function start(t: TestContext) {
-  const url = await freshDatabase(t)
-  const { store } = await openNode(url)
-  const client = new pg.Client(url)
-  await client.connect()
-  t.after(() => Promise.all([store.close(), client.end()]))
-  await addAccounts(store, 'acme')
-  const count = async (what: string) =>
-    Number((await client.query(`select count(*) from ${what}`)).rows[0].count)
-  return { store, client, count }
-}
 
 /** The statements that wait for the transaction of this connection. */
 const WAITING =
   "pg_locks where not granted and locktype = 'transactionid' and transactionid = (select backend_xid from pg_stat_activity where pid = pg_backend_pid())"
 
 test('a job whose transaction began before its account was deleted is found when that ends', async (t) => {
-  const { store, client, count } = await start(t)
+  const { store, client, count } = await openOnPostgres(t, 'acme')
   // The transaction of the acceptance has stored the job, and waits for this transaction.
   await client.query('begin')
   await client.query("insert into idempotency values ('acme', 'key', 'f', '[]', 0)")
@@ -47,7 +33,7 @@ test('a job whose transaction began before its account was deleted is found when
 })
 
 test('a callback that is due although its account was deleted has no secrets, and can be recorded', async (t) => {
-  const { store, client } = await start(t)
+  const { store, client } = await openOnPostgres(t, 'acme')
   const jobId = await owed(store)
   await client.query('delete from accounts')
   const [due] = await take(store)
@@ -58,7 +44,7 @@ test('a callback that is due although its account was deleted has no secrets, an
 })
 
 test('a batch is deleted with the lines of a step that was being stored', async (t) => {
-  const { store, client, count } = await start(t)
+  const { store, client, count } = await openOnPostgres(t, 'acme')
   const [id, jobId, inputFileId] = [newJob().id, newJob().id, newJob().id]
   const batch = { id, account: 'acme', inputFileId, endpoint: '', aboutJson: '{}', createdAtMs: now.ms }
   await store.createBatch({ ...batch, deadlineMs: now.ms }, 1)
@@ -77,7 +63,7 @@ test('a batch is deleted with the lines of a step that was being stored', async 
 })
 
 test('a scrub vacuums every table that had contents or the name of an account', async (t) => {
-  const { store, client } = await start(t)
+  const { store, client } = await openOnPostgres(t, 'acme')
   await store.scrub()
   const { rows } = await client.query(
     "select relname from pg_class where relnamespace = current_schema()::regnamespace and relkind = 'r' and reltuples < 0",

@@ -1,32 +1,31 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'
 import { startCluster } from '../../../test/postgres/cluster.ts'
+import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  claimNext,
-  newJob,
-  settlement,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { claimOf, newJob, settlement, several } from '../../../test/store-contract/fixtures.ts'
+import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
+import { accept, addAccounts, claimNext } from '../../../test/store-contract/steps.ts'
+import { openNode, type TestNode } from '../../../test/support/postgres-nodes.ts'
 import { Database } from './database.ts'
 import { Notifications } from './notifications.ts'
 
 async function twoNodes(t: TestContext) {
-  const url = await freshDatabase(t)
-  const [one, other] = [await openNode(url), await openNode(url)]
-  await addAccounts(one.store, 'acme')
-  t.after(() => Promise.all([one.store.close(), other.store.close()]))
-  return { url, one, other }
+  const { node: one, ...scene } = await openOnPostgres(t, 'acme')
+  return { ...scene, one, other: await scene.open() }
+}
+
+/** The node claims all queued jobs and settles them. */
+async function settleAll({ store, name }: TestNode): Promise<void> {
+  const jobs = await claimNext(store, name, 1000)
+  await Promise.all(jobs.map((job) => store.settle(settlement(claimOf(job), { node: name }))))
 }
 
 test('the other node is notified of a job that one node queues', async (t) => {
   const { one, other } = await twoNodes(t)
   const notified = other.jobsWaiting(1)
-  await one.store.accept(acceptance([newJob()], { node: one.name }))
+  await accept(one.store, [newJob()], { node: one.name })
   await notified
   assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
 })
@@ -34,45 +33,36 @@ test('the other node is notified of a job that one node queues', async (t) => {
 test('a node is notified of a job that another settles and that it has a pending response for', async (t) => {
   const { one, other } = await twoNodes(t)
   const [awaited, unawaited] = [newJob(), newJob()]
-  await one.store.accept(acceptance([unawaited], { node: one.name }))
-  await one.store.accept(acceptance([awaited], { node: one.name, awaited: true }))
-  for (const { id, attempt } of await claimNext(other.store, other.name, 5)) {
-    await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
-  }
+  await accept(one.store, [unawaited], { node: one.name })
+  await accept(one.store, [awaited], { node: one.name, awaited: true })
+  await settleAll(other)
   assert.deepEqual(await one.settled(1), [awaited.id])
   assert.equal((await one.store.readEnded([awaited.id]))[0]?.status, 'completed')
 })
 
 test('more settled jobs than fit in one notification arrive in several', async (t) => {
   const { one, other } = await twoNodes(t)
-  const jobs = Array.from({ length: 450 }, () => newJob())
-  await one.store.accept(acceptance(jobs, { node: one.name, awaited: true }))
-  for (const { id, attempt } of await claimNext(other.store, other.name, 1000)) {
-    void other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
-  }
+  const jobs = several(450)
+  await accept(one.store, jobs, { node: one.name, awaited: true })
+  await settleAll(other)
   assert.deepEqual(new Set(await one.settled(jobs.length)), new Set(jobs.map(({ id }) => id)))
 })
 
 test('with notifications lost, the queue is polled every second; they come back by themselves', async (t) => {
-  const { url, one, other } = await twoNodes(t)
-  const client = new pg.Client(url)
-  await client.connect()
+  const { client, one, other } = await twoNodes(t)
   const listening = [one, other].map(({ name }) => `listen "parley_node_${name}"`)
   const ended = await client.query(
     'select pg_terminate_backend(pid) from pg_stat_activity where query = any($1)',
     [listening],
   )
   assert.equal(ended.rowCount, 2)
-  await client.end()
-  await one.store.accept(acceptance([newJob()], { node: one.name }))
+  await accept(one.store, [newJob()], { node: one.name })
   await other.jobsWaiting(1)
   assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
   // After the reconnection, a notification arrives.
   await one.jobsWaiting(2)
-  await one.store.accept(acceptance([newJob()], { node: one.name, awaited: true }))
-  for (const { id, attempt } of await claimNext(other.store, other.name, 5)) {
-    await other.store.settle(settlement({ jobId: id, attempt }, { node: other.name }))
-  }
+  await accept(one.store, [newJob()], { node: one.name, awaited: true })
+  await settleAll(other)
   assert.equal((await one.settled(1)).length, 1)
 })
 
@@ -90,12 +80,10 @@ test('however often a node tried to reconnect, it listens on one connection', as
   assert.ok(proxy.turnedAway() > 3)
   proxy.open()
   await jobsWaiting(3)
-  const client = new pg.Client(direct)
-  await client.connect()
+  const client = await connectPostgres(t, direct)
   const { rows } = await client.query('select 1 from pg_stat_activity where query = $1', [
     `listen "parley_node_${name}"`,
   ])
-  await client.end()
   assert.equal(rows.length, 1)
 })
 
@@ -140,10 +128,8 @@ test('no statement changes a setting of its session, which a pooler may give to 
   t.after(() => cluster.stop())
   const node = await openNode(cluster.url())
   await addAccounts(node.store, 'acme')
-  await node.store.accept(acceptance([newJob()], { node: node.name, awaited: true }))
-  for (const { id, attempt } of await claimNext(node.store, node.name, 5)) {
-    await node.store.settle(settlement({ jobId: id, attempt }, { node: node.name }))
-  }
+  await accept(node.store, [newJob()], { node: node.name, awaited: true })
+  await settleAll(node)
   await node.store.close()
   const statements = cluster.log().matchAll(/(?:statement|execute [^:]*):\s*(set\s.*)/g)
   assert.deepEqual(

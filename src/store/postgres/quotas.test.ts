@@ -1,29 +1,27 @@
 /** Sums of quotas in Postgres: while they are folded, with partitions, and next to nodes of version 0.2. */
+
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
-import pg from 'pg'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import {
   acceptance,
-  addAccounts,
   COMPLETED,
   DAY_MS,
   expiry,
+  firstClaim,
   newJob,
+  newJobId,
   now,
   restartTime,
   settlement,
-  storeEnded,
 } from '../../../test/store-contract/fixtures.ts'
-import { largeJob, outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { openScene } from '../../../test/store-contract/postgres-scene.ts'
+import { bytesOf, largeJob, outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
+import { accept, addAccounts, addQueued, settle, storeEnded } from '../../../test/store-contract/steps.ts'
 import { SecondVersionNode } from '../../../test/support/second-version-node.ts'
 import type { Job } from '../../job/job.ts'
-import { jobIdMaker } from '../../job/job-id.ts'
-import type { Store } from '../store.ts'
-import { Database } from './database.ts'
 import { keepPartitions } from './partitions.ts'
 import { reconcileOpenJobs } from './quotas.ts'
 import { migratePostgres } from './schema.ts'
@@ -35,36 +33,28 @@ async function startOld(t: TestContext) {
   restartTime()
   const url = await freshDatabase(t)
   const old = await SecondVersionNode.start(url, 'old')
-  const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
-  t.after(() => Promise.all([old.stop(), database.close()]))
-  const query = async (text: string) => {
-    const client = new pg.Client(url)
-    await client.connect()
-    const { rows } = await client.query(text)
-    await client.end()
-    return rows
+  t.after(() => old.stop())
+  const scene = await openScene(t, url)
+  return {
+    ...scene,
+    old,
+    /** Opens a store of this version. */
+    openNew: async () => {
+      const { store } = await scene.open()
+      if (!(await store.hasAccounts())) await addAccounts(store, 'acme', 'other')
+      return store
+    },
   }
-  return { url, old, database, query }
-}
-
-async function openNew(t: TestContext, url: string): Promise<Store> {
-  const { store } = await openNode(url)
-  t.after(() => store.close())
-  if (!(await store.hasAccounts())) await addAccounts(store, 'acme', 'other')
-  return store
 }
 
 /** A job that was created at this time. */
-function jobAt(ms: number): Job {
-  const makeId = jobIdMaker({ nowMs: () => ms }, (bytes) => randomBytes(bytes).toString('hex'))
-  return { ...largeJob('acme', 1), id: makeId(), createdAtMs: ms }
-}
+const jobAt = (ms: number): Job => ({ ...largeJob('acme', 1), id: newJobId(ms), createdAtMs: ms })
+const NOON_MS = Date.UTC(2026, 5, 1, 12)
 
-const sizeOf = (jobs: readonly Job[]) => jobs.reduce((sum, job) => sum + requestBytes(job), 0)
-const one = (job: Job) => [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })]
+const one = (job: Job) => [settlement(firstClaim(job), { node: 'old' })]
 
 test('a database of version 0.2: what is open and stored is counted when it is migrated', async (t) => {
-  const { url, old } = await startOld(t)
+  const { openNew, old } = await startOld(t)
   const [ended, open, queued, atOnce, other] = [0, 1, 2, 3, 4].map((which) =>
     largeJob(which === 4 ? 'other' : 'acme', which),
   ) as [Job, Job, Job, Job, Job]
@@ -72,12 +62,12 @@ test('a database of version 0.2: what is open and stored is counted when it is m
   await old.accept([queued, other], false)
   await old.settle(one(ended))
   await old.acceptEnded([atOnce], one(atOnce))
-  const store = await openNew(t, url)
-  const bytes = sizeOf([ended, open, queued, atOnce]) + 2 * ENDED_BYTES
+  const store = await openNew()
+  const bytes = bytesOf([ended, open, queued, atOnce]) + 2 * ENDED_BYTES
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 2, storedBytes: bytes })
-  assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: sizeOf([other]) })
+  assert.deepEqual(await store.quotaUse('other'), { openJobs: 1, storedBytes: bytesOf([other]) })
   // The new node settles what the old one accepted before the migration, and the old one continues, too.
-  assert.equal(await store.settle(settlement({ jobId: open.id, attempt: 1 }, { node: 'old' })), 'settled')
+  assert.equal(await settle(store, open, { node: 'old' }), 'settled')
   assert.equal(await store.cancelJob(queued.id, now.ms), 'cancelled')
   assert.equal(await old.cancel(other.id, now.ms), true)
   assert.equal((await store.quotaUse('acme')).openJobs, 0)
@@ -90,7 +80,7 @@ test('a database of version 0.2: what is open and stored is counted when it is m
 })
 
 test('what an old node ended in the middle of the migration is corrected by the first expiry', async (t) => {
-  const { url, old, query } = await startOld(t)
+  const { url, openNew, old, query } = await startOld(t)
   const [ended, open] = [largeJob('acme', 1), largeJob('acme', 2)]
   await old.accept([ended, open], true)
   await migratePostgres(url)
@@ -102,16 +92,16 @@ test('what an old node ended in the middle of the migration is corrected by the 
       "'",
   )
   await old.settle(one(ended))
-  const store = await openNew(t, url)
+  const store = await openNew()
   assert.equal((await store.quotaUse('acme')).openJobs, 0, 'one too few')
   await store.expire(week(now.ms))
-  const bytes = sizeOf([ended, open]) + ENDED_BYTES
+  const bytes = bytesOf([ended, open]) + ENDED_BYTES
   assert.deepEqual(await store.quotaUse('acme'), { openJobs: 1, storedBytes: bytes })
 })
 
 test('old and new nodes together count each job once, whoever accepts and whoever ends it', async (t) => {
-  const { url, old, database, query } = await startOld(t)
-  const store = await openNew(t, url)
+  const { openNew, old, database, count, query } = await startOld(t)
+  const store = await openNew()
   await store.expire(week(now.ms))
   const version = fc.constantFrom('old' as const, 'new' as const)
   const life = fc.record({
@@ -161,31 +151,26 @@ test('old and new nodes together count each job once, whoever accepts and whoeve
     }),
     { numRuns: 15 },
   )
-  const before = await query('select count(*)::integer as n from quota_deltas')
+  const before = await count('quota_deltas')
   await reconcileOpenJobs(database)
-  assert.deepEqual(
-    await query('select count(*)::integer as n from quota_deltas'),
-    before,
-    'nothing to correct',
-  )
+  assert.equal(await count('quota_deltas'), before, 'nothing to correct')
 })
 
 test('the sums of a day go with its partition, also when an old node drops it', async (t) => {
-  const { url, old, database, query } = await startOld(t)
-  const store = await openNew(t, url)
-  const NOON_MS = Date.UTC(2026, 5, 1, 12)
+  const { openNew, old, count, database, query } = await startOld(t)
+  const store = await openNew()
   const days = [0, 1, 2].map((day) => NOON_MS + day * DAY_MS)
   await keepPartitions(database, week(NOON_MS))
   const jobs = days.map(jobAt) as [Job, Job, Job]
-  for (const job of jobs) await store.accept(acceptance([job], { handedOff: true }))
-  for (const job of jobs) await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
+  for (const job of jobs) await accept(store, [job], { handedOff: true })
+  for (const job of jobs) await settle(store, job, { nowMs: NOON_MS })
   const expected = (left: readonly Job[]) => ({
     openJobs: 0,
-    storedBytes: sizeOf(left) + left.length * ENDED_BYTES,
+    storedBytes: bytesOf(left) + left.length * ENDED_BYTES,
   })
   assert.deepEqual(await store.quotaUse('acme'), expected(jobs))
   await store.expire(week(NOON_MS))
-  assert.deepEqual(await query('select count(*)::integer as n from quota_deltas'), [{ n: 0 }])
+  assert.equal(await count('quota_deltas'), 0)
 
   await keepPartitions(database, week(NOON_MS + 8 * DAY_MS))
   assert.deepEqual(await store.quotaUse('acme'), expected(jobs.slice(1)))
@@ -197,28 +182,26 @@ test('the sums of a day go with its partition, also when an old node drops it', 
 })
 
 test('the last old job of an hour is deleted, and nothing is subtracted twice when its hour is forgotten', async (t) => {
-  const { url, database } = await startOld(t)
-  const store = await openNew(t, url)
-  const NOON_MS = Date.UTC(2026, 5, 1, 12)
+  const { openNew, database } = await startOld(t)
+  const store = await openNew()
   // Older than every partition.
   const LONG_AGO_MS = NOON_MS - 20 * DAY_MS
   const [gone, young] = [jobAt(LONG_AGO_MS), jobAt(NOON_MS)]
   for (const job of [gone, young]) {
-    await store.accept(acceptance([job], { handedOff: true }))
-    await store.settle(settlement({ jobId: job.id, attempt: 1 }, { nowMs: NOON_MS }))
+    await accept(store, [job], { handedOff: true })
+    await settle(store, job, { nowMs: NOON_MS })
   }
   await store.expire(week(LONG_AGO_MS))
   // The sums include the bytes of the deleted job, and a delta that subtracts them is not folded yet.
   await store.deleteJob(gone.id)
   await keepPartitions(database, week(NOON_MS))
-  assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: sizeOf([young]) + ENDED_BYTES })
+  assert.deepEqual(await store.quotaUse('acme'), { openJobs: 0, storedBytes: bytesOf([young]) + ENDED_BYTES })
 })
 
 test('wrong sums of open jobs are corrected, and so is what the jobs reserve', async (t) => {
-  const { url, database, query } = await startOld(t)
-  const store = await openNew(t, url)
-  const job = newJob({ reserved: 50 })
-  await store.accept(acceptance([job]))
+  const { openNew, database, query } = await startOld(t)
+  const store = await openNew()
+  const job = await addQueued(store, { reserved: 50 })
   const right = await store.quotaUse('acme')
   const hour = Math.floor(job.createdAtMs / 3_600_000)
   for (const [account, wrong] of [
@@ -244,40 +227,4 @@ test('wrong sums of open jobs are corrected, and so is what the jobs reserve', a
   assert.equal(await store.beginFile(file, 1), true)
   assert.equal(await store.appendToFile(file.id, 0, new Uint8Array(10), now.ms), true)
   assert.equal((await store.quotaUse('other')).storedBytes, 10)
-})
-
-test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
-  const { url, database } = await startOld(t)
-  const [store, other] = [await openNew(t, url), await openNew(t, url)]
-  for (const node of [store, other]) await node.expire(expiry())
-  let isOver = false
-  const jobs = Array.from({ length: 600 }, () => newJob())
-  const bytes = requestBytes(newJob())
-  const working = Promise.all(
-    [store, other].map(async (node, which) => {
-      const mine = jobs.filter((_, at) => at % 2 === which)
-      for (let from = 0; from < mine.length; from += 20) {
-        const some = mine.slice(from, from + 20)
-        await node.accept(acceptance(some, { handedOff: true }))
-        await Promise.all(some.map(({ id }) => node.settle(settlement({ jobId: id, attempt: 1 }))))
-      }
-    }),
-  ).finally(() => {
-    isOver = true
-  })
-  const folding = [store, other].map(async (node) => {
-    while (!isOver) {
-      await node.expire(expiry())
-      await reconcileOpenJobs(database)
-    }
-  })
-  for (let least = 0; !isOver; ) {
-    const { openJobs, storedBytes } = await other.quotaUse('acme')
-    assert.ok(openJobs >= 0 && openJobs <= 40, `${openJobs} open jobs`)
-    assert.ok(storedBytes >= least, `${storedBytes} bytes after ${least}`)
-    least = storedBytes
-  }
-  await Promise.all([working, ...folding])
-  const all = { openJobs: 0, storedBytes: jobs.length * (bytes + ENDED_BYTES) }
-  assert.deepEqual(await store.quotaUse('acme'), all)
 })

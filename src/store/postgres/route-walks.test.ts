@@ -11,10 +11,11 @@ const endAt = (turn: number, over: Partial<WalkEnd> = {}): WalkEnd => ({
   place: { turn, id: 'b' },
 })
 
-/** The walks after a first one from the front at 0 ms. The next one from the front is due at 1,000 ms. */
+/** The walks after one from the front at 0 ms, and one to turn 5000. The next one from the front is due at 1,000 ms. */
 function walked(): RouteWalks {
   const walks = new RouteWalks()
-  walks.end(walks.begin(ROUTE, false, 0), { ...AT_END, place: FRONT }, 0)
+  walks.end(begin(walks, 0), { ...AT_END, place: FRONT }, 0)
+  walks.end(begin(walks, 1), endAt(5000), 1)
   return walks
 }
 
@@ -22,14 +23,12 @@ const begin = (walks: RouteWalks, ms: number) => walks.begin(ROUTE, false, ms)
 
 test('a walk begins where the previous one ended', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   assert.deepEqual(begin(walks, 2).from, { turn: 5000, id: 'b' })
   assert.deepEqual(walks.begin('other', false, 2).from, FRONT)
 })
 
 test('a job that joined before that is not passed over, also when it joined during the walk', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.joined(ROUTE, 3000)
   walks.joined('other', 10)
   const walk = begin(walks, 2)
@@ -42,14 +41,12 @@ test('a job that joined before that is not passed over, also when it joined duri
 
 test('a job whose route is not known may be of any route', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.joined(null, 400)
   assert.equal(begin(walks, 2).from.turn, 400)
 })
 
 test('a walk that failed or keeps the place moves nothing', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.end(begin(walks, 2), null, 2)
   walks.end(walks.begin(ROUTE, true, 2000), null, 2000)
   assert.equal(begin(walks, 3).from.turn, 5000)
@@ -57,7 +54,6 @@ test('a walk that failed or keeps the place moves nothing', () => {
 
 test('every second the whole route is walked, in as many walks as it takes', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.end(begin(walks, 1000), endAt(2000, { stopped: true }), 1000)
   assert.equal(begin(walks, 1001).from.turn, 2000)
   walks.end(begin(walks, 1001), endAt(7000, { stopped: true }), 1001)
@@ -67,14 +63,12 @@ test('every second the whole route is walked, in as many walks as it takes', () 
 
 test('a walk of the whole route that finds nothing goes on where the previous ones had come to', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.end(begin(walks, 1000), { ...AT_END, place: FRONT }, 1000)
   assert.equal(begin(walks, 1001).from.turn, 5000)
 })
 
 test('the whole route is walked less often if that takes long', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.end(begin(walks, 1000), endAt(5000), 1100)
   assert.equal(begin(walks, 3099).from.turn, 5000)
   assert.deepEqual(begin(walks, 3100).from, FRONT)
@@ -82,7 +76,6 @@ test('the whole route is walked less often if that takes long', () => {
 
 test('a job that is queued gets no lesser turn than any node has claimed', () => {
   const walks = walked()
-  walks.end(begin(walks, 1), endAt(5000), 1)
   walks.claimed(ROUTE, 4000)
   walks.claimed(ROUTE, 9000)
   assert.deepEqual(walks.turns(), { r: 5000 })

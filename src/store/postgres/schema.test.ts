@@ -1,15 +1,16 @@
 /** Migrations of the schema while nodes of the first version are running, which continue to work. */
+
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { addAccounts, expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { expiry, newJob, now, settlement, USAGE } from '../../../test/store-contract/fixtures.ts'
+import { openScene } from '../../../test/store-contract/postgres-scene.ts'
+import { accept, addAccounts, settle } from '../../../test/store-contract/steps.ts'
 import { FirstVersionNode } from '../../../test/support/first-version-node.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
-import { DatabaseProblem } from '../database-problem.ts'
+import { refused } from '../../../test/support/transfer-databases.ts'
 import type { Settlement } from '../store.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { migratePostgres } from './schema.ts'
@@ -20,7 +21,9 @@ async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const old = await FirstVersionNode.start(url, 'old')
   t.after(() => old.stop())
-  return { url, old }
+  /** Opens a store of this version. */
+  const openNew = async () => (await (await openScene(t, url)).open()).store
+  return { url, old, openNew }
 }
 
 /** Accepts and settles jobs as a node of the first version does. */
@@ -59,10 +62,9 @@ function usageOfSome(times: number) {
 }
 
 test('what ended before the migration and after it counts once, whichever version settles', async (t) => {
-  const { url, old } = await start(t)
+  const { old, openNew } = await start(t)
   await endSome(old)
-  const { store } = await openNode(url)
-  t.after(() => store.close())
+  const store = await openNew()
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
   // The old node still uses its connection, on which its statements were prepared before.
   await endSome(old)
@@ -73,10 +75,9 @@ test('what ended before the migration and after it counts once, whichever versio
   // Either version settles what the other one accepted.
   const [mine, its] = [newJob({ account: 'both' }), newJob({ account: 'both' })]
   await old.accept([mine])
-  assert.equal(await store.settle(settlement({ jobId: mine.id, attempt: 1 }, { node: 'old' })), 'settled')
+  assert.equal(await settle(store, mine, { node: 'old' }), 'settled')
   await addAccounts(store, 'both')
-  const handOff = { job: its, handedOff: false, step: 1000, awaited: false, route: '' }
-  await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
+  await accept(store, [its], { node: 'new' })
   assert.deepEqual(await old.claim(5, now.ms), [its.id])
   assert.deepEqual(await old.settle([settlement({ jobId: its.id, attempt: 1 }, { node: 'old' })]), [true])
   const [sum] = await store.listUsage({ account: 'both', limit: 10 })
@@ -84,15 +85,11 @@ test('what ended before the migration and after it counts once, whichever versio
 })
 
 test('what lands in partitions that an old node creates later counts, too, and they are dropped as a whole', async (t) => {
-  const { url, old } = await start(t)
+  const { url, old, openNew } = await start(t)
   await migratePostgres(url)
-  const { store } = await openNode(url)
-  t.after(() => store.close())
-  await old.makePartitions(
-    'late',
-    '00000000-0000-0000-0000-000000000000',
-    '00000000-0001-0000-0000-000000000000',
-  )
+  const store = await openNew()
+  const id = (start: string) => `00000000-${start}-0000-0000-000000000000`
+  await old.makePartitions('late', id('0000'), id('0001'))
   const job = newJob({ id: '00000000-0000-7000-8000-000000000001' })
   await old.acceptEnded([job], [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })])
   const [sum] = await store.listUsage({ limit: 10 })
@@ -102,13 +99,11 @@ test('what lands in partitions that an old node creates later counts, too, and t
 })
 
 test('crashes that an old node counts are reverted when the node comes back, also an old one', async (t) => {
-  const { url, old } = await start(t)
-  const { store } = await openNode(url)
-  t.after(() => store.close())
+  const { old, openNew } = await start(t)
+  const store = await openNew()
   const [ofNew, ofOld] = [newJob(), newJob()]
   await addAccounts(store, 'acme')
-  const handOff = { job: ofNew, handedOff: true, step: 1000, awaited: false, route: '' }
-  await store.accept({ node: 'new', jobs: [handOff], idempotency: null, nowMs: now.ms })
+  await accept(store, [ofNew], { node: 'new', handedOff: true })
   assert.equal(await old.rescue(now.ms), 1)
   await old.accept([ofOld])
   assert.equal(await store.rescue('new', now.ms), 1)
@@ -124,48 +119,38 @@ test('crashes that an old node counts are reverted when the node comes back, als
 })
 
 test('nodes that start at the same time apply each migration once', async (t) => {
-  const { url, old } = await start(t)
+  const { url, old, openNew } = await start(t)
   await endSome(old)
-  const taken = await Promise.all(Array.from({ length: 4 }, () => migratePostgres(url)))
-  assert.equal(
-    taken.reduce((a, b) => a + b),
-    AFTER_FIRST,
-  )
-  const { store } = await openNode(url)
-  t.after(() => store.close())
+  const taken = await Promise.all([1, 2, 3, 4].map(() => migratePostgres(url)))
+  const sum = taken.reduce((all, count) => all + count)
+  assert.equal(sum, AFTER_FIRST)
+  const store = await openNew()
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
 })
 
 test('an upgrade that was cut off between its migrations continues, and counts nothing twice', async (t) => {
-  const { url, old } = await start(t)
+  const { url, old, openNew } = await start(t)
   await endSome(old)
-  const first = new pg.Client(url)
-  await first.connect()
+  const first = await connectPostgres(t, url)
   for (const step of MIGRATIONS.slice(1, 3)) await first.query(step)
   await first.query('insert into schema_version values (3)')
-  await first.end()
   await endSome(old)
   assert.equal(await migratePostgres(url), MIGRATIONS.length - 3)
-  const { store } = await openNode(url)
-  t.after(() => store.close())
+  const store = await openNew()
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(2))
 })
 
 test('a table that another program locks for long is not waited for, and the next start continues', async (t) => {
-  const { url, old } = await start(t)
+  const { url, old, openNew } = await start(t)
   const backup = await connectPostgres(t, url)
   await backup.query('begin; lock table outcomes in access share mode')
-  await assert.rejects(migratePostgres(url, { lockMs: 20, tries: 2, pauseMs: 1 }), (error) => {
-    assert.ok(error instanceof DatabaseProblem)
-    assert.match(error.message, /could not be locked.*pg_dump.*start again/)
-    return true
-  })
+  const attempt = migratePostgres(url, { lockMs: 20, tries: 2, pauseMs: 1 })
+  await refused(attempt, /could not be locked.*pg_dump.*start again/)
   await endSome(old)
   await backup.query('rollback')
   // The previous migration was committed.
   assert.equal(await migratePostgres(url), AFTER_FIRST - 1)
-  const { store } = await openNode(url)
-  t.after(() => store.close())
+  const store = await openNew()
   assert.deepEqual(await store.listUsage({ limit: 10 }), usageOfSome(1))
 })
 
@@ -181,9 +166,6 @@ test('a connection that breaks during a migration is named as the cause', async 
   await once(server.listen(0, '127.0.0.1'), 'listening')
   t.after(() => server.close())
   const { port } = server.address() as AddressInfo
-  await assert.rejects(migratePostgres(`postgres://somebody@127.0.0.1:${port}/any`), (error) => {
-    assert.ok(error instanceof DatabaseProblem)
-    assert.match(error.message, /Connection terminated unexpectedly/)
-    return true
-  })
+  const attempt = migratePostgres(`postgres://somebody@127.0.0.1:${port}/any`)
+  await refused(attempt, /Connection terminated unexpectedly/)
 })

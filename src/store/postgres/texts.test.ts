@@ -1,17 +1,12 @@
 /** Which texts are stored compressed in Postgres. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  newJob,
-  restartTime,
-  settlement,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { newJob, restartTime } from '../../../test/store-contract/fixtures.ts'
+import { openScene } from '../../../test/store-contract/postgres-scene.ts'
+import { accept, addAccounts, settle } from '../../../test/store-contract/steps.ts'
 import { migratePostgres } from './schema.ts'
 import { COMPRESS_FROM_BYTES, hasLarge, textArray } from './texts.ts'
 
@@ -19,21 +14,16 @@ const LARGE = 'a text that repeats, '.repeat(500)
 
 async function storedTexts(t: TestContext, before: string) {
   restartTime()
-  const url = await freshDatabase(t)
+  const { url, client, open } = await openScene(t)
   await migratePostgres(url)
-  const client = new pg.Client(url)
-  await client.connect()
   await client.query(before)
-  const { store } = await openNode(url)
-  t.after(() => Promise.all([store.close(), client.end()]))
+  const { store } = await open()
   await addAccounts(store, 'acme')
   const jobs = [LARGE, 'short'].map((content) => newJob({ messages: [{ role: 'user', content }] }))
-  await store.accept(acceptance(jobs, { handedOff: true }))
+  await accept(store, jobs, { handedOff: true })
   for (const [n, job] of jobs.entries()) {
     const contentJson = JSON.stringify(n === 0 ? LARGE : 'short')
-    await store.settle(
-      settlement({ jobId: job.id, attempt: 1 }, { outcome: { status: 'completed', contentJson } }),
-    )
+    await settle(store, job, { outcome: { status: 'completed', contentJson } })
   }
   const { rows } = await client.query(`
     select messages is null as m, content is null as c, messages_zstd is not null as mz, content_zstd is not null as cz,
@@ -44,21 +34,9 @@ async function storedTexts(t: TestContext, before: string) {
 
 test('large texts are compressed, and short ones are not', async (t) => {
   const [large, short] = await storedTexts(t, 'select 1')
-  assert.deepEqual(
-    [large?.plain, large?.compressed],
-    [
-      [false, false],
-      [true, true],
-    ],
-  )
+  assert.deepEqual([large?.plain, large?.compressed].join(), 'false,false,true,true')
   assert.ok(large && large.bytes < COMPRESS_FROM_BYTES / 4, `${large?.bytes} bytes`)
-  assert.deepEqual(
-    [short?.plain, short?.compressed],
-    [
-      [true, true],
-      [false, false],
-    ],
-  )
+  assert.deepEqual([short?.plain, short?.compressed].join(), 'true,true,false,false')
 })
 
 for (const lease of ['1 hour', '-1 hour']) {

@@ -1,35 +1,22 @@
 /** Claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no route. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
-import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  claimNext,
-  ids,
-  newJob,
-  now,
-  OF_ROUTE,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
-import { Database } from './database.ts'
+import type pg from 'pg'
+import { ids, newJob, now, OF_ROUTE, several } from '../../../test/store-contract/fixtures.ts'
+import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
+import { accept, claimNext } from '../../../test/store-contract/steps.ts'
 import { OtherNodes } from './other-nodes.ts'
 import { RouteWalks } from './route-walks.ts'
 
 const ROUTE = 'a/m'
 
 async function start(t: TestContext) {
-  const url = await freshDatabase(t)
-  const node = await openNode(url)
-  await addAccounts(node.store, 'acme', 'other')
-  const old = new pg.Client(url)
-  await old.connect()
-  t.after(() => Promise.all([node.store.close(), old.end()]))
-  const channels = await old.query<{ name: string }>(
+  const { client: old, ...scene } = await openOnPostgres(t, 'acme', 'other')
+  const [row] = await scene.query(
     `select 'parley_jobs_' || left(encode(sha256(current_schema()::text::bytea), 'hex'), 16) as name`,
   )
-  return { url, node, old, channel: channels.rows[0]?.name ?? '' }
+  return { ...scene, old, channel: String(row?.name) }
 }
 
 /** Queues a job like a node of version 0.3. */
@@ -50,7 +37,7 @@ async function queueAsOld(old: pg.Client, turn: number) {
 
 test('a job that a node of version 0.3 queues and announces is claimed at once, wherever the walk stands', async (t) => {
   const { node, old, channel } = await start(t)
-  await node.store.accept(acceptance([newJob(), newJob()], { route: ROUTE }))
+  await accept(node.store, [newJob(), newJob()], { route: ROUTE })
   // The place is at the last of these jobs, whose turn is much higher than that of the next job.
   await node.store.claim('x', 2, now.ms, OF_ROUTE)
   assert.equal((await claimNext(node.store, node.name, 2, now.ms, ROUTE)).length, 2)
@@ -67,19 +54,17 @@ test('what is announced to nodes of version 0.3 is a number to them', async (t) 
   const payload = new Promise<string>((resolve) => {
     old.on('notification', (notification) => resolve(notification.payload ?? ''))
   })
-  const jobs = Array.from({ length: 3 }, () => newJob())
-  await node.store.accept(acceptance(jobs, { route: ROUTE }))
+  const jobs = several(3)
+  await accept(node.store, jobs, { route: ROUTE })
   assert.equal(Number(await payload), 0)
 })
 
 test('while a node of version 0.3 runs, no job gets a lesser turn than that node has claimed, and it learns how far others are', async (t) => {
-  const { url, node, old } = await start(t)
+  const { node, old, database } = await start(t)
   await old.query(
     `insert into nodes (node, lease_until, turn) values ('old', clock_timestamp() + interval '1 hour', 70000)`,
   )
   await node.store.renew(node.name, 60_000)
-  const database = new Database({ url, connections: 1, prepare: true, statementMs: 15_000 })
-  t.after(() => database.close())
   const walks = new RouteWalks()
   walks.reached({ [ROUTE]: 90_000, 'b/m': 10 })
   const others = new OtherNodes(database, node.name, walks)

@@ -7,16 +7,23 @@ import { freshDatabase } from '../../../test/postgres/database.ts'
 import { dueAt, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
 import {
   acceptance,
-  addAccounts,
-  claimNext,
   claimOf,
   expiry,
   ids,
   newJob,
   now,
   settlement,
-  storeEnded,
+  several,
 } from '../../../test/store-contract/fixtures.ts'
+import {
+  accept,
+  addAccounts,
+  addEnded,
+  addHeld,
+  addQueued,
+  claimNext,
+  storeEnded,
+} from '../../../test/store-contract/steps.ts'
 import { eventually } from '../../../test/support/eventually.ts'
 import { openNode } from '../../../test/support/postgres-nodes.ts'
 import type { Job } from '../../job/job.ts'
@@ -46,11 +53,8 @@ async function start(t: TestContext) {
 
 test('an acceptance whose answer was cut off is accepted, once', async (t) => {
   const { store, cut } = await start(t)
-  const [waiting, held] = [newJob(), newJob()]
-  assert.deepEqual(await cut('accept', () => store.accept(acceptance([waiting]))), { kind: 'accepted' })
-  assert.deepEqual(await cut('accept', () => store.accept(acceptance([held], { handedOff: true }))), {
-    kind: 'accepted',
-  })
+  const waiting = await cut('accept', () => addQueued(store))
+  await cut('accept', () => addHeld(store))
   assert.deepEqual(ids(await claimNext(store, 'node-a', 5)), [waiting.id])
   assert.deepEqual(await store.depth(), { waiting: 0, assigned: 2, oldestCreatedAtMs: null })
 })
@@ -58,10 +62,7 @@ test('an acceptance whose answer was cut off is accepted, once', async (t) => {
 test('so is one with an idempotency key, and it repeats from then on', async (t) => {
   const { store, cut } = await start(t)
   const idempotency = { key: 'k', fingerprint: 'f', untilMs: now.ms + 1000 }
-  const job = newJob()
-  assert.deepEqual(await cut('accept', () => store.accept(acceptance([job], { idempotency }))), {
-    kind: 'accepted',
-  })
+  const [job] = await cut('accept', () => accept(store, [newJob()], { idempotency }))
   const repeated = await store.accept(acceptance([newJob()], { idempotency }))
   assert.deepEqual(repeated, { kind: 'repeated', jobIds: [job.id] })
   assert.equal((await store.depth()).waiting, 1)
@@ -69,9 +70,9 @@ test('so is one with an idempotency key, and it repeats from then on', async (t)
 
 test('so is a job that a cached response completed', async (t) => {
   const { store, cut } = await start(t)
-  const [source, job] = [newJob(), newJob()]
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
-  await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
+  await addEnded(store, {}, { cache })
+  const job = newJob()
   const ofCached = acceptance([job], { fingerprint: cache.fingerprint, awaited: true })
   const accepted = await cut('accept', () => store.accept(ofCached))
   assert.deepEqual(accepted, { kind: 'accepted', answered: [{ jobId: job.id, contentJson: '"Hello back"' }] })
@@ -80,9 +81,9 @@ test('so is a job that a cached response completed', async (t) => {
 
 test('so is a cached response that the first try stored while it was repeated', async (t) => {
   const { url, proxy, store, name } = await start(t)
-  const [source, job] = [newJob(), newJob()]
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + 300_000 }
-  await storeEnded(store, source, settlement({ jobId: source.id, attempt: 1 }, { cache }))
+  await addEnded(store, {}, { cache })
+  const job = newJob()
   const holder = await connectPostgres(t, url)
   const blocked = () => blockedBy(holder)
   const key = `k of ${name}`
@@ -95,26 +96,24 @@ test('so is a cached response that the first try stored while it was repeated', 
   proxy.open()
   await eventually(blocked, (count) => count === 2)
   await holder.query('select pg_advisory_unlock_all()')
-  assert.deepEqual(await accepted, {
-    kind: 'accepted',
-    answered: [{ jobId: job.id, contentJson: '"Hello back"' }],
-  })
+  const answered = [{ jobId: job.id, contentJson: '"Hello back"' }]
+  assert.deepEqual(await accepted, { kind: 'accepted', answered })
 })
 
 test('a group of 256 acceptances, most with keys, is stored once although its commit was unknown', async (t) => {
   const { store, cut } = await start(t)
-  const jobs = Array.from({ length: 256 }, () => newJob())
+  const jobs = several(256)
   const keyOf = (index: number) => ({ key: `k${index}`, fingerprint: 'f', untilMs: now.ms + 1e9 })
-  const accept = (some: readonly Job[]) =>
+  const acceptAll = (some: readonly Job[]) =>
     Promise.all(
       some.map((job, index) =>
         store.accept(acceptance([job], { idempotency: index % 4 === 0 ? null : keyOf(index) })),
       ),
     )
-  const accepted = await cut('accept', () => accept(jobs))
+  const accepted = await cut('accept', () => acceptAll(jobs))
   assert.deepEqual(new Set(accepted.map(({ kind }) => kind)), new Set(['accepted']))
   assert.equal((await store.depth()).waiting, 256)
-  const again = await accept(jobs.map(() => newJob()))
+  const again = await acceptAll(several(256))
   assert.deepEqual(
     again.map((one, index) =>
       one.kind === 'repeated' ? one.jobIds[0] === jobs[index]?.id : index % 4 === 0,
@@ -130,10 +129,7 @@ test('of two unknown acceptances, only that of an account deleted meanwhile is r
   const jobs = [newJob(), newJob({ account: 'leaving' })]
   const results = await cut('accept', async () => {
     const written = Promise.allSettled(jobs.map((job) => store.accept(acceptance([job]))))
-    await eventually(
-      () => proxy.cuts(),
-      (cuts) => cuts === 1,
-    )
+    await eventually(proxy.cuts, (cuts) => cuts === 1)
     proxy.shut()
     await operator.query("delete from accounts where name = 'leaving'")
     proxy.open()
@@ -147,8 +143,7 @@ test('of two unknown acceptances, only that of an account deleted meanwhile is r
 
 test('a settlement whose answer was cut off counts as settled when it is retried, and only then', async (t) => {
   const { store, cut } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job], { handedOff: true }))
+  const job = await addHeld(store)
   const mine = settlement({ jobId: job.id, attempt: 1 })
   await assert.rejects(
     cut('settle', () => store.settle(mine)),
@@ -164,15 +159,13 @@ test('a settlement counts as settled when it is retried because nothing was lear
   const [ended, held] = [newJob(), newJob()]
   const late = settlement({ jobId: ended.id, attempt: 1 })
   await storeEnded(store, ended, late)
-  await store.accept(acceptance([held], { handedOff: true }))
+  await accept(store, [held], { handedOff: true })
   const mine = settlement({ jobId: held.id, attempt: 1 })
   const client = await connectPostgres(t, url)
   await client.query('begin; lock table jobs in access exclusive mode')
   const first = Promise.allSettled([store.settle(mine), store.settle(late)])
-  await eventually(
-    () => blockedBy(client),
-    (count) => count > 0,
-  )
+  const blocked = () => blockedBy(client)
+  await eventually(blocked, (count) => count > 0)
   proxy.shut()
   assert.deepEqual(
     (await first).map((result) => result.status === 'rejected' && result.reason instanceof StoreUnavailable),
@@ -186,16 +179,14 @@ test('a settlement counts as settled when it is retried because nothing was lear
 
 test('a fold of usage whose answer was cut off is not done twice', async (t) => {
   const { store, cut } = await start(t)
-  const job = newJob()
-  await storeEnded(store, job, settlement({ jobId: job.id, attempt: 1 }))
+  await addEnded(store)
   await cut('fold usage', () => store.expire(expiry()))
   assert.equal((await store.listUsage({ limit: 1 }))[0]?.jobs, 1)
 })
 
 test('jobs of a claim whose answer was cut off are among what the node holds, and can be released', async (t) => {
   const { store, cut } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job]))
+  const job = await addQueued(store)
   await assert.rejects(
     cut('claim', () => claimNext(store, 'node-a', 5)),
     StoreUnavailable,
@@ -210,8 +201,7 @@ test('jobs of a claim whose answer was cut off are among what the node holds, an
 
 test('a read whose answer was cut off is read again', async (t) => {
   const { store, cut } = await start(t)
-  const job = newJob()
-  await store.accept(acceptance([job]))
+  const job = await addQueued(store)
   assert.equal((await cut('read', () => store.read('acme', job.id, expiry())))?.status, 'pending')
 })
 

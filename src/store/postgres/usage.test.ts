@@ -1,104 +1,78 @@
-/** Usage while many nodes settle, fold, read and cancel at the same time. */
+/** Usage and quotas while many nodes accept, settle, fold, read and cancel at the same time. */
+
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import pg from 'pg'
-import { freshDatabase } from '../../../test/postgres/database.ts'
-import {
-  acceptance,
-  addAccounts,
-  claimNext,
-  expiry,
-  newJob,
-  now,
-  settlement,
-} from '../../../test/store-contract/fixtures.ts'
-import { openNode } from '../../../test/support/postgres-nodes.ts'
+import { COMPLETED, expiry, newJob, now, settlement, several } from '../../../test/store-contract/fixtures.ts'
+import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
+import { outcomeBytes, requestBytes } from '../../../test/store-contract/quotas.ts'
+import { accept, claimNext, settle } from '../../../test/store-contract/steps.ts'
+import { AFTER_ALL } from '../chunked-search.ts'
+import { reconcileOpenJobs } from './quotas.ts'
 
 async function start(t: TestContext) {
-  const url = await freshDatabase(t)
-  const nodes = [await openNode(url), await openNode(url)] as const
-  await addAccounts(nodes[0].store, 'acme', 'a0', 'a1', 'a2')
-  t.after(() => Promise.all(nodes.map(({ store }) => store.close())))
-  const count = async (table: string) => {
-    const client = new pg.Client(url)
-    await client.connect()
-    const { rows } = await client.query(`select count(*)::integer as n from ${table}`)
-    await client.end()
-    return Number(rows[0]?.n)
-  }
-  return { url, nodes, count }
+  const scene = await openOnPostgres(t, 'acme', 'a0', 'a1', 'a2')
+  const { store: other } = await scene.open()
+  return { ...scene, other }
 }
 
-test('no reader misses or doubles anything while nodes settle and fold', async (t) => {
-  const { nodes, count } = await start(t)
-  const [{ store }, { store: other }] = nodes
+test('no reader misses or doubles anything while nodes accept, settle, fold and correct', async (t) => {
+  const { store, other, database, count } = await start(t)
   const jobs = Array.from({ length: 1200 }, (_, at) => newJob({ account: `a${at % 3}` }))
-  await store.accept(acceptance(jobs, { handedOff: true }))
   // Creates the partitions before the concurrent writes start.
-  for (const { store: node } of nodes) await node.expire(expiry())
+  for (const node of [store, other]) await node.expire(expiry())
   let settled = 0
   let isOver = false
-  const settling = Promise.all(
-    nodes.map(async ({ store: node }, which) => {
+  const working = Promise.all(
+    [store, other].map(async (node, which) => {
       const mine = jobs.filter((_, at) => at % 2 === which)
       for (let from = 0; from < mine.length; from += 20) {
         const some = mine.slice(from, from + 20)
-        await Promise.all(some.map(({ id }) => node.settle(settlement({ jobId: id, attempt: 1 }))))
+        await accept(node, some, { handedOff: true })
+        await Promise.all(some.map((job) => settle(node, job)))
         settled += some.length
       }
     }),
   ).finally(() => {
     isOver = true
   })
-  const folding = nodes.map(async ({ store: node }) => {
-    while (!isOver) await node.expire(expiry())
+  const folding = [store, other].map(async (node) => {
+    while (!isOver) {
+      await node.expire(expiry())
+      await reconcileOpenJobs(database)
+    }
   })
+  const least = { jobs: 0, bytes: 0 }
   let reads = 0
-  for (let least = 0; !isOver; reads++) {
+  for (; !isOver; reads++) {
     const sums = await other.listUsage({ limit: 10 })
     const jobsNow = sums.reduce((total, sum) => total + sum.jobs, 0)
-    assert.ok(jobsNow >= least && jobsNow <= jobs.length, `${jobsNow} after ${least}`)
-    least = settled
+    assert.ok(jobsNow >= least.jobs && jobsNow <= jobs.length, `${jobsNow} after ${least.jobs}`)
+    const { openJobs, storedBytes } = await other.quotaUse('a1')
+    assert.ok(openJobs >= 0 && openJobs <= 40, `${openJobs} open jobs`)
+    assert.ok(storedBytes >= least.bytes, `${storedBytes} bytes after ${least.bytes}`)
+    Object.assign(least, { jobs: settled, bytes: storedBytes })
   }
-  await Promise.all([settling, ...folding])
+  await Promise.all([working, ...folding])
   assert.ok(reads > 3, `${reads} reads`)
   await store.expire(expiry())
   assert.equal(await count('usage_deltas'), 0)
   const sums = await store.listUsage({ limit: 10 })
   assert.deepEqual(
     sums.map((sum) => [sum.account, sum.jobs, sum.inputTokens]),
-    [
-      ['a0', 400, 1200],
-      ['a1', 400, 1200],
-      ['a2', 400, 1200],
-    ],
+    ['a0', 'a1', 'a2'].map((account) => [account, 400, 1200]),
   )
   assert.deepEqual(await store.used('a1', '2026-01'), { jobs: 400, openJobs: 0, tokens: 3200 })
-})
-
-test('a sum never overflows, whatever a model server counts', async (t) => {
-  const { nodes } = await start(t)
-  const [{ store }] = nodes
-  const usage = { ...settlement({ jobId: '', attempt: 1 }).usage, input_tokens: Number.MAX_SAFE_INTEGER }
-  const jobs = Array.from({ length: 1100 }, () => newJob())
-  await store.accept(acceptance(jobs, { handedOff: true }))
-  const settled = await Promise.all(
-    jobs.map(({ id }) => store.settle(settlement({ jobId: id, attempt: 1 }, { usage }))),
-  )
-  assert.ok(settled.every((how) => how === 'settled'))
-  await store.expire(expiry())
-  const [sum] = await store.listUsage({ limit: 10 })
-  assert.ok(sum && sum.inputTokens > 2 ** 63)
+  const storedBytes = 400 * (requestBytes(newJob()) + outcomeBytes(COMPLETED, '{}'))
+  assert.deepEqual(await store.quotaUse('a1'), { openJobs: 0, storedBytes })
 })
 
 test('a job that is cancelled while it is settled, claimed and released ends once, and counts once', async (t) => {
-  const { nodes, count } = await start(t)
-  const [{ store }, { store: other }] = nodes
-  const jobs = Array.from({ length: 300 }, () => newJob())
-  await store.accept(acceptance(jobs.slice(0, 200), { handedOff: true }))
-  await store.accept(acceptance(jobs.slice(200)))
+  const { store, other, count } = await start(t)
+  const jobs = several(300)
+  await accept(store, jobs.slice(0, 200), { handedOff: true })
+  await accept(store, jobs.slice(200))
   const claims = jobs.slice(0, 200).map(({ id }) => ({ jobId: id, attempt: 1 }))
-  const which = { account: 'acme', running: true, beforeJobId: 'ffffffff-ffff-ffff-ffff-ffffffffffff' }
+  const which = { account: 'acme', running: true, beforeJobId: AFTER_ALL }
   const cancelAll = async () => {
     let total = 0
     for (let some = 40; some === 40; ) {
@@ -122,17 +96,9 @@ test('a job that is cancelled while it is settled, claimed and released ends onc
   assert.equal(await count('outcomes'), jobs.length)
 })
 
-test('both the node that holds a cancelled job and the one with a pending response learn it, or it is forgotten', async (t) => {
-  const { nodes, count } = await start(t)
-  const [{ store }] = nodes
-  const [reported, lost] = [newJob(), newJob()]
-  await store.accept(acceptance([reported], { node: 'origin', awaited: true }))
-  await claimNext(store, 'holder', 1)
-  assert.equal(await store.cancelJob(reported.id, now.ms), 'cancelled')
-  for (const node of ['origin', 'holder']) {
-    assert.deepEqual(await store.takeCancelled(node), [{ jobId: reported.id, attempt: 1 }])
-  }
-  await store.accept(acceptance([lost], { node: 'dead', awaited: true }))
+test('a cancellation of which nobody learns is forgotten after an hour', async (t) => {
+  const { store, count } = await start(t)
+  const [lost] = await accept(store, [newJob()], { node: 'dead', awaited: true })
   await store.cancelJob(lost.id, now.ms)
   await store.expire(expiry(now.ms + 3_600_000))
   assert.equal(await count('cancelled_jobs'), 1)
@@ -141,18 +107,12 @@ test('both the node that holds a cancelled job and the one with a pending respon
 })
 
 test('a key that is created while its account is deleted belongs to an account, or does not exist', async (t) => {
-  const { nodes, count } = await start(t)
-  const [{ store }, { store: other }] = nodes
+  const { store, other, count } = await start(t)
   for (let round = 0; round < 20; round++) {
-    const key = (id: string) => ({
-      id: `key_${round}_${id}`,
-      hash: `${round} ${id}`,
-      account: 'acme',
-      tier: 'user_max' as const,
-      secret: 's',
-      createdAtMs: now.ms,
-      expiresAtMs: null,
-    })
+    const key = (id: string) => {
+      const names = { id: `key_${round}_${id}`, hash: `${round} ${id}`, account: 'acme', secret: 's' }
+      return { ...names, tier: 'user_max', createdAtMs: now.ms, expiresAtMs: null }
+    }
     await store.createKey(key('first'))
     const [made] = await Promise.all([
       store.createKey(key('second')),

@@ -10,23 +10,36 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { test } from 'node:test'
-import { claimNext } from '../../../test/store-contract/fixtures.ts'
+import { after, before, type TestContext, test } from 'node:test'
+import { addAccounts, claimNext } from '../../../test/store-contract/steps.ts'
 import { contentsOf, folderForTest, quietly } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
-import { DatabaseProblem } from '../database-problem.ts'
+import { change, refused } from '../../../test/support/transfer-databases.ts'
 import { openStore } from '../open.ts'
 import { backUpFile } from './backup.ts'
 import { migrateFile } from './schema.ts'
 
-test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {
+let original: Buffer
+let nowMs: number
+before(async () => {
+  const file = join(await folderForTest({ after }), 'parley.db')
+  nowMs = (await populate(`sqlite:${file}`, 1)).nowMs
+  original = readFileSync(file)
+})
+
+/** A folder with `parley.db`, which holds jobs in every state, and the path of a backup. */
+async function populatedFolder(t: TestContext) {
   const folder = await folderForTest(t)
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
-  const { nowMs } = await populate(`sqlite:${file}`, 1)
+  writeFileSync(file, original)
+  return { folder, file, target }
+}
+
+test('a backup is one private file with every row, and what is only in the write-ahead log', async (t) => {
+  const { folder, file, target } = await populatedFolder(t)
   const store = await openStore(`sqlite:${file}`, options('now', { ms: nowMs }))
   t.after(() => store.close())
-  const key = { id: 'key_late', hash: 'late', account: 'late', tier: 'user_go', secret: 's' } as const
-  await store.createKey({ ...key, createdAtMs: nowMs, expiresAtMs: null })
+  await addAccounts(store, 'late')
   const claimed = await claimNext(store, 'now', 3, nowMs)
   assert.ok(claimed.length === 3 && statSync(`${file}-wal`).size > 0)
 
@@ -77,13 +90,9 @@ test('a backup that fails reports why, and leaves nothing behind', async (t) => 
   writeFileSync(at('there'), 'precious')
   writeFileSync(at('text.db'), 'no database at all')
   writeFileSync(at('empty.db'), '')
-  const newer = new DatabaseSync(at('newer.db'))
-  newer.exec('pragma user_version = 1000')
-  newer.close()
-  const foreign = new DatabaseSync(at('foreign.db'))
-  foreign.exec('create table t (a); pragma user_version = 1')
-  foreign.close()
-  const before = readdirSync(folder).sort()
+  change(at('newer.db'), 'pragma user_version = 1000')
+  change(at('foreign.db'), 'create table t (a); pragma user_version = 1')
+  const found = readdirSync(folder).sort()
   const mistakes: readonly [from: string, to: string, force: boolean, says: RegExp][] = [
     ['parley.db', 'none/copy.db', true, /There is no folder .*none\. Make it first/],
     ['parley.db', 'folder', true, /is a folder\. Name a file in it/],
@@ -98,22 +107,16 @@ test('a backup that fails reports why, and leaves nothing behind', async (t) => 
     ['newer.db', 'there', true, /newer Parley \(schema 1000/],
   ]
   for (const [from, to, force, says] of mistakes) {
-    await assert.rejects(backUpFile(at(from), at(to), quietly({ force })), (error) => {
-      assert.ok(error instanceof DatabaseProblem, String(error))
-      assert.match(error.message, says)
-      return true
-    })
+    await refused(backUpFile(at(from), at(to), quietly({ force })), says)
   }
-  assert.deepEqual(readdirSync(folder).sort(), before)
+  assert.deepEqual(readdirSync(folder).sort(), found)
   assert.equal(readFileSync(at('there'), 'utf8'), 'precious')
   await backUpFile(at('parley.db'), at('there'), quietly({ force: true }))
   assert.deepEqual(contentsOf(at('there')), contentsOf(at('parley.db')))
 })
 
 test('a damaged database is reported, and replaces no good backup', async (t) => {
-  const folder = await folderForTest(t)
-  const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
-  await populate(`sqlite:${file}`, 1)
+  const { file, target } = await populatedFolder(t)
   await backUpFile(file, target, quietly())
   const good = readFileSync(target)
   const bytes = readFileSync(file)

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
-import { acceptance, addAccounts, newJob, START_MS } from '../../../test/store-contract/fixtures.ts'
+import { acceptance, newJob, START_MS } from '../../../test/store-contract/fixtures.ts'
+import { accept, addAccounts } from '../../../test/store-contract/steps.ts'
 import { makeEmptyFile } from '../../../test/support/empty-file.ts'
 import { StoreUnavailable } from '../store.ts'
 import { openSqliteStore } from './sqlite-store.ts'
@@ -36,7 +37,7 @@ test('writes that arrived together wait for a locked file together, and scrubs f
   await assert.rejects(store.accept(acceptance([newJob()])), StoreUnavailable)
   unlock()
   await scrubbed
-  await store.accept(acceptance([newJob()]))
+  await accept(store, [newJob()])
 })
 
 test('a scrub does not keep reads waiting', async (t) => {

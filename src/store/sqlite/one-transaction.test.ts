@@ -9,8 +9,6 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import {
   acceptance,
-  addAccounts,
-  claimNext,
   DAY_MS,
   expiry,
   ids,
@@ -20,6 +18,7 @@ import {
   settlement,
   USAGE,
 } from '../../../test/store-contract/fixtures.ts'
+import { addAccounts, claimNext } from '../../../test/store-contract/steps.ts'
 import { folderForTest } from '../../../test/support/backup-files.ts'
 import type { Job, Outcome } from '../../job/job.ts'
 import type { Store } from '../store.ts'

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { acceptance, addAccounts, newJob, now } from '../../../test/store-contract/fixtures.ts'
+import { acceptance, newJob, now, several } from '../../../test/store-contract/fixtures.ts'
+import { accept, addAccounts } from '../../../test/store-contract/steps.ts'
 import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options } from '../../../test/support/populated-database.ts'
 import { change } from '../../../test/support/transfer-databases.ts'
@@ -16,8 +17,8 @@ async function fileWithJobs(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   const store = await openStore(`sqlite:${path}`, options('first', now))
   await addAccounts(store, 'acme')
-  await store.accept(acceptance(Array.from({ length: JOBS }, () => newJob())))
-  await store.accept(acceptance([newJob()], { handedOff: true }))
+  await accept(store, several(JOBS))
+  await accept(store, [newJob()], { handedOff: true })
   await store.close()
   return path
 }

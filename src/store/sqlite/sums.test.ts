@@ -1,9 +1,10 @@
 /** The sums of quotas in files of earlier versions. */
 import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
-import { type TestContext, test } from 'node:test'
-import { acceptance, addAccounts, newJob, now, settlement } from '../../../test/store-contract/fixtures.ts'
+import { after, before, type TestContext, test } from 'node:test'
+import { newJob, now } from '../../../test/store-contract/fixtures.ts'
+import { accept, addAccounts, settle } from '../../../test/store-contract/steps.ts'
 import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options, populate } from '../../../test/support/populated-database.ts'
 import { countStored } from '../../../test/support/stored-sums.ts'
@@ -14,9 +15,9 @@ import { MIGRATIONS } from './migrations.ts'
 /** The number of migrations in version 0.2. */
 const SECOND_SCHEMA = 2
 
-/** A file of version 0.2 with jobs in every state: a file of this version, without the changes of later migrations. */
-async function secondVersionFile(t: TestContext): Promise<string> {
-  const path = join(await folderForTest(t), 'parley.db')
+let made: Buffer
+before(async () => {
+  const path = join(await folderForTest({ after }), 'parley.db')
   await populate(`sqlite:${path}`, 5)
   change(
     path,
@@ -37,6 +38,13 @@ async function secondVersionFile(t: TestContext): Promise<string> {
      pragma user_version = ${SECOND_SCHEMA}`,
   )
   assert.equal(MIGRATIONS.length, SECOND_SCHEMA + 13)
+  made = readFileSync(path)
+})
+
+/** A file of version 0.2 with jobs in every state: a file of this version, without the changes of later migrations. */
+async function secondVersionFile(t: TestContext): Promise<string> {
+  const path = join(await folderForTest(t), 'parley.db')
+  writeFileSync(path, made)
   return path
 }
 
@@ -84,8 +92,8 @@ test('what a server of an earlier version left reserved is corrected by the next
   const store = await openStore(`sqlite:${path}`, options('node-a', now))
   await addAccounts(store, 'acme', 'other')
   const [queued, ended, held] = [newJob({ reserved: 3 }), newJob({ reserved: 5 }), newJob({ reserved: 7 })]
-  await store.accept(acceptance([queued]))
-  await store.accept(acceptance([ended, held], { handedOff: true }))
+  await accept(store, [queued])
+  await accept(store, [ended, held], { handedOff: true })
   await store.close()
   // Settles a job like version 0.3.
   change(
@@ -103,8 +111,8 @@ test('the sums are right after a start on an empty file', async (t) => {
   const store = await openStore(`sqlite:${path}`, options('node-a', now))
   const [one, other] = [newJob({ account: 'one' }), newJob({ account: 'other' })]
   await addAccounts(store, 'one', 'other')
-  await store.accept(acceptance([one, other], { handedOff: true }))
-  await store.settle(settlement({ jobId: one.id, attempt: 1 }))
+  await accept(store, [one, other], { handedOff: true })
+  await settle(store, one)
   await store.close()
   await assertSums(path, 'next')
 })
@@ -113,7 +121,5 @@ test('a check of a file that an older server uses does not upgrade it', async (t
   const path = await secondVersionFile(t)
   const { description, problems } = await checkDatabase(`sqlite:${path}`)
   assert.deepEqual([description, problems], [`sqlite:${path} opens, and the next start upgrades it`, []])
-  const db = new DatabaseSync(path)
-  t.after(() => db.close())
-  assert.equal(db.prepare('pragma user_version').get()?.user_version, SECOND_SCHEMA)
+  assert.deepEqual(all(path, 'pragma user_version'), [{ user_version: SECOND_SCHEMA }])
 })

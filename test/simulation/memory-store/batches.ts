@@ -2,12 +2,7 @@
 import { NO_USAGE } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import {
-  type AccountLimits,
-  type BatchLine,
-  type BatchSearch,
-  type BatchStep,
   type FileExtension,
-  type JobRequest,
   MAX_STORED_BATCHES,
   type NewBatch,
   OUTPUT_PURPOSE,
@@ -18,6 +13,7 @@ import { NO_MODEL } from '../../../src/store/job-rows.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { BatchRow, MemoryDatabase } from './database.ts'
 import { newRow, owe } from './jobs.ts'
+import { define } from './operations.ts'
 
 export function batchOperations(db: MemoryDatabase) {
   const isOpen = ({ removeAtMs }: BatchRow) => removeAtMs === null
@@ -39,13 +35,8 @@ export function batchOperations(db: MemoryDatabase) {
     for (let at = 0; at < content.length; at += PIECE_BYTES)
       row.pieces.push(content.subarray(at, at + PIECE_BYTES))
   }
-  return {
-    createBatch(
-      batch: NewBatch,
-      maxOpen: number,
-      retriedSinceMs: number | null = null,
-      maxStored = MAX_STORED_BATCHES,
-    ): string | null {
+  return define({
+    createBatch(batch, maxOpen, retriedSinceMs = null, maxStored = MAX_STORED_BATCHES) {
       const stored = ofAccount(batch.account).sort((one, other) => (one.id < other.id ? 1 : -1))
       const since = retriedSinceMs === null ? null : leastJobId(retriedSinceMs)
       const earlier = stored.find((row) => since !== null && row.id >= since && isLike(row, batch))
@@ -73,17 +64,17 @@ export function batchOperations(db: MemoryDatabase) {
       return batch.id
     },
 
-    findBatch(account: string, batchId: string): StoredBatch | null {
+    findBatch(account, batchId) {
       const row = find(account, batchId)
       return row && viewOf(row)
     },
 
-    findAnyBatch(batchId: string): StoredBatch | null {
+    findAnyBatch(batchId) {
       const row = db.batches.get(batchId)
       return row === undefined ? null : viewOf(row)
     },
 
-    listBatches({ account, onlyOpen = false, afterBatchId, limit }: BatchSearch): StoredBatch[] {
+    listBatches({ account, onlyOpen = false, afterBatchId, limit }) {
       return [...db.batches.values()]
         .filter((row) => account === undefined || row.account === account)
         .filter((row) => !onlyOpen || isOpen(row))
@@ -93,7 +84,7 @@ export function batchOperations(db: MemoryDatabase) {
         .map(viewOf)
     },
 
-    cancelBatch(account: string, batchId: string, nowMs: number): StoredBatch | null {
+    cancelBatch(account, batchId, nowMs) {
       const row = find(account, batchId)
       if (row?.status === 'validating' || row?.status === 'in_progress') {
         const version = row.version + 1
@@ -103,7 +94,7 @@ export function batchOperations(db: MemoryDatabase) {
       return after && viewOf(after)
     },
 
-    claimBatches(node: string, limit: number): StoredBatch[] {
+    claimBatches(node, limit) {
       const open = [...db.batches.values()].filter(isOpen).sort((one, other) => (one.id < other.id ? -1 : 1))
       const isFree = (row: BatchRow) =>
         row.node === null || (row.node !== node && !(db.shared && db.hasLease(row.node)))
@@ -119,14 +110,14 @@ export function batchOperations(db: MemoryDatabase) {
         .map(viewOf)
     },
 
-    requestsOf: (jobIds: readonly string[]): JobRequest[] =>
+    requestsOf: (jobIds) =>
       jobIds
         .flatMap((jobId) => db.jobs.get(jobId) ?? [])
         .map(({ job: { id, model, responseFormatJson } }) => ({ jobId: id, model, responseFormatJson })),
 
-    linesOfBatch: (batchId: string): BatchLine[] => [...(db.batches.get(batchId)?.lines ?? [])],
+    linesOfBatch: (batchId) => [...(db.batches.get(batchId)?.lines ?? [])],
 
-    advanceBatch(step: BatchStep): boolean {
+    advanceBatch(step) {
       const {
         batchId,
         node,
@@ -169,15 +160,15 @@ export function batchOperations(db: MemoryDatabase) {
       return true
     },
 
-    deleteBatchesOf(account: string): void {
+    deleteBatchesOf(account) {
       for (const { id } of ofAccount(account)) db.batches.delete(id)
     },
 
-    findOwner(account: string): AccountLimits | null {
+    findOwner(account) {
       const row = db.accounts.get(account)
       return row ? { tier: row.tier, suspendedAtMs: row.suspendedAtMs, caps: row.caps } : null
     },
-  }
+  })
 }
 
 function report(db: MemoryDatabase, batch: BatchRow, callbackJson: string, nowMs: number): void {

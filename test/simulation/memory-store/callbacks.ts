@@ -1,37 +1,25 @@
 /** Callbacks in the reference store. */
 import type { Callback } from '../../../src/job/job.ts'
 import {
-  type AttemptRecord,
-  type CallbackBody,
-  type CallbackDepth,
-  type CallbackDetails,
-  type CallbackFilter,
   type CallbackState,
   type CallbackSummary,
-  type CallbackToLoad,
-  type DeferredCallback,
   type DueCallback,
-  type FailedFilter,
   MAX_ATTEMPTS_LENGTH,
   MAX_COUNTED,
-  type Replay,
-  type TakeCallbacks,
-  type TakeDeferred,
 } from '../../../src/store/callback-store.ts'
-import { AFTER_ALL, type Page } from '../../../src/store/chunked-search.ts'
-import type { Expiry } from '../../../src/store/expiry.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
 import { secretsOf } from './accounts.ts'
 import { type CallbackRow, hasExpired, type JobRow, type MemoryDatabase } from './database.ts'
 import { recordOf } from './jobs.ts'
+import { define } from './operations.ts'
 
 type OwingRow = JobRow & { readonly callback: CallbackRow }
 
 export function callbackOperations(db: MemoryDatabase) {
   const find = (jobId: string): OwingRow | null => withCallback(db.jobs.get(jobId))
   const all = () => [...db.jobs.values()].map(withCallback).filter((row) => row !== null)
-  return {
-    takeCallbacks({ node, queue, limit, nowMs, leaseUntilMs }: TakeCallbacks): DueCallback[] {
+  return define({
+    takeCallbacks({ node, queue, limit, nowMs, leaseUntilMs }) {
       const isMine = (owner: string | null) => !db.shared || owner === null || owner === node
       return [...db.owed]
         .map(withCallback)
@@ -44,7 +32,7 @@ export function callbackOperations(db: MemoryDatabase) {
         .map((row) => take(row, node, leaseUntilMs))
     },
 
-    takeDeferred({ node, deferred, leaseUntilMs }: TakeDeferred): DueCallback[] {
+    takeDeferred({ node, deferred, leaseUntilMs }) {
       return deferred.flatMap(({ jobId, attempts }) => {
         const row = find(jobId)
         if (row === null) return []
@@ -55,7 +43,7 @@ export function callbackOperations(db: MemoryDatabase) {
       })
     },
 
-    loadCallback({ jobId, attempt }: CallbackToLoad): CallbackBody | null {
+    loadCallback({ jobId, attempt }) {
       const row = find(jobId)
       const account = row && db.accounts.get(row.job.account)
       if (!row || !isTaken(row, attempt) || !row.callback.isInProgress) return null
@@ -63,7 +51,7 @@ export function callbackOperations(db: MemoryDatabase) {
       return { callback: textOf(row), view: recordOf(row), endedAtMs: row.settledAtMs ?? 0, secrets }
     },
 
-    recordCallback({ jobId, attempt, next, nowMs }: AttemptRecord): boolean {
+    recordCallback({ jobId, attempt, next, nowMs }) {
       const row = find(jobId)
       if (row === null || !isTaken(row, attempt.attempt)) return false
       const { callback } = row
@@ -84,7 +72,7 @@ export function callbackOperations(db: MemoryDatabase) {
       return true
     },
 
-    deferCallbacks(node: string, deferred: readonly DeferredCallback[]): void {
+    deferCallbacks(node, deferred) {
       for (const { jobId, attempt, dueAtMs } of deferred) {
         const callback = find(jobId)?.callback
         if (callback?.attempt !== attempt || callback.node !== node) continue
@@ -97,7 +85,7 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    callbackDepth(): CallbackDepth {
+    callbackDepth() {
       const due = [...db.owed].flatMap(({ callback }) => callback?.dueAtMs ?? [])
       const failed = all().filter(({ callback }) => callback.failedAtMs !== null).length
       return {
@@ -107,22 +95,7 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    searchCallbacks({
-      state,
-      account,
-      beforeJobId = AFTER_ALL,
-      limit,
-    }: CallbackFilter): Page<CallbackSummary> {
-      const found = all()
-        .filter(({ job }) => job.id < beforeJobId && (account === undefined || job.account === account))
-        .filter(({ callback }) => state === undefined || stateOf(callback) === state)
-        .sort((one, other) => (one.job.id > other.job.id ? -1 : 1))
-        .map(summaryOf)
-      const items = found.slice(0, limit)
-      return { items, complete: true, next: found.length > limit ? (items.at(-1)?.jobId ?? null) : null }
-    },
-
-    findCallback(jobId: string): CallbackDetails | null {
+    findCallback(jobId) {
       const row = find(jobId)
       if (row === null) return null
       const { headers, payloadJson, event } = textOf(row)
@@ -137,23 +110,14 @@ export function callbackOperations(db: MemoryDatabase) {
       }
     },
 
-    replayCallback(jobId: string, expiry: Expiry): Replay {
+    replayCallback(jobId, expiry) {
       const row = find(jobId)
       if (row === null || hasExpired(row, expiry)) return 'unknown'
       if (row.callback.isInProgress) return 'in progress'
       replay(db, row, expiry.nowMs)
       return 'replayed'
     },
-
-    replayFailedCallbacks({ account, limit }: FailedFilter, expiry: Expiry): number {
-      const failed = all()
-        .filter(({ job }) => account === undefined || job.account === account)
-        .filter((row) => (row.callback.failedAtMs ?? expiry.nowMs) < expiry.nowMs && !hasExpired(row, expiry))
-        .slice(0, limit)
-      for (const row of failed) replay(db, row, expiry.nowMs)
-      return failed.length
-    },
-  }
+  })
 }
 
 function withCallback(row: JobRow | undefined): OwingRow | null {

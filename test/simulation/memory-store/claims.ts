@@ -1,15 +1,11 @@
 /** Claims of jobs in the reference store, and the leases and crashes of nodes. */
 import type { ClaimedJob } from '../../../src/job/job.ts'
-import type { Claim } from '../../../src/store/node-store.ts'
 import {
-  type Claimed,
   type ClaimedLargeJob,
   type ClaimFrom,
   type ClaimOfRoute,
   INLINE_TEXT_BYTES,
   type JobTexts,
-  type Queued,
-  type QueuedSuspects,
   WALK_ROWS,
 } from '../../../src/store/store.ts'
 import {
@@ -20,12 +16,13 @@ import {
   placeOf,
   requestBytesOf,
 } from './database.ts'
+import { define } from './operations.ts'
 
 const MAX_COUNTED = 10_000
 
 export function claimOperations(db: MemoryDatabase) {
-  return {
-    claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Claimed {
+  return define({
+    claim(node, limit, nowMs, from) {
       if (from.of !== 'suspects') db.walkedBy(node)
       const { rows, mayHaveMore } = find(db, node, limit, from)
       for (const row of rows) {
@@ -36,12 +33,12 @@ export function claimOperations(db: MemoryDatabase) {
       return { jobs: rows.map(claimedJob), mayHaveMore }
     },
 
-    readTexts(jobId: string): JobTexts | null {
+    readTexts(jobId) {
       const row = db.jobs.get(jobId)
       return row === undefined ? null : textsOf(row)
     },
 
-    queued(): Queued {
+    queued() {
       const rows = db.queued()
       const routes = new Set(rows.flatMap(({ route, crashCount }) => (crashCount === 0 ? [route] : [])))
       const deadlines = rows.flatMap(({ job }) => job.deadlineMs ?? [])
@@ -51,7 +48,7 @@ export function claimOperations(db: MemoryDatabase) {
       }
     },
 
-    queuedSuspects(): QueuedSuspects {
+    queuedSuspects() {
       const crashCounts = db.queued().flatMap(({ crashCount }) => (crashCount > 0 ? [crashCount] : []))
       const mostCrashes = Math.max(0, ...crashCounts)
       const withMost = crashCounts.filter((crashCount) => crashCount === mostCrashes).length
@@ -62,24 +59,24 @@ export function claimOperations(db: MemoryDatabase) {
       }
     },
 
-    recordStarts(node: string, claims: readonly Claim[]): void {
+    recordStarts(node, claims) {
       for (const { jobId, attempt } of claims) {
         const row = db.jobs.get(jobId)
         if (row?.node === node && row.attempt === attempt) row.startedAttempt = attempt
       }
     },
 
-    renew(node: string, leaseMs: number): boolean {
+    renew(node, leaseMs) {
       const isKept = !db.shared || db.leases.has(node)
       db.leases.set(node, db.clockMs() + leaseMs)
       return isKept
     },
 
-    leave(node: string): void {
+    leave(node) {
       db.leases.delete(node)
     },
 
-    revertCrashes(): number {
+    revertCrashes() {
       const isReverted = ({ node, jobId }: { node: string; jobId: string }) =>
         db.hasLease(node) && db.jobs.get(jobId)?.outcome === null
       const reverted = db.crashes.filter(isReverted)
@@ -93,18 +90,18 @@ export function claimOperations(db: MemoryDatabase) {
       return reverted.length
     },
 
-    absentNodes(): string[] {
+    absentNodes() {
       const unconfirmed = db.crashes.filter(({ confirmed, node }) => !confirmed && !db.hasLease(node))
       return [...new Set(unconfirmed.map(({ node }) => node))]
     },
 
-    confirmCrashes(nodes: readonly string[], absentMs: number): void {
+    confirmCrashes(nodes, absentMs) {
       for (const crash of db.crashes) {
         const isLong = nodes.includes(crash.node) && crash.countedAtMs < db.clockMs() - absentMs
         if (isLong && !db.hasLease(crash.node)) crash.confirmed = true
       }
     },
-  }
+  })
 }
 
 interface Found {

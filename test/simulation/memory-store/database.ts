@@ -3,14 +3,12 @@
  * many, like Postgres.
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
-import type { AdminTokenRecord, OwnCaps } from '../../../src/store/account-store.ts'
-import type { AuditEntry } from '../../../src/store/audit-store.ts'
+import type { OwnCaps } from '../../../src/store/account-store.ts'
 import type { BatchLine, StoredBatch } from '../../../src/store/batch-store.ts'
 import type { CallbackAttempt } from '../../../src/store/callback-store.ts'
 import { type Expiry, expiresAtMs } from '../../../src/store/expiry.ts'
 import { NO_MODEL } from '../../../src/store/job-rows.ts'
 import type { StoredRate } from '../../../src/store/node-store.ts'
-import type { RerunEnd } from '../../../src/store/rerun-store.ts'
 import type { Idempotency } from '../../../src/store/store.ts'
 import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
 
@@ -122,17 +120,6 @@ export interface FileRow {
   removeAtMs: number | null
 }
 
-export interface RerunRow {
-  readonly id: string
-  readonly jobId: string
-  readonly withCallback: boolean
-  readonly requestedAtMs: number
-  takenAtMs: number | null
-  endedAtMs: number | null
-  /** Null until the new job was made, or the rerun was refused. */
-  end: RerunEnd | null
-}
-
 export interface BatchRow extends StoredBatch {
   readonly node: string | null
   readonly removeAtMs: number | null
@@ -173,10 +160,7 @@ export class MemoryDatabase {
   readonly keys = new Map<string, KeyRow>()
   readonly usage = new Map<string, UsageRow>()
   readonly files = new Map<string, FileRow>()
-  readonly reruns = new Map<string, RerunRow>()
   readonly batches = new Map<string, BatchRow>()
-  readonly audit = new Map<string, AuditEntry>()
-  readonly adminTokens = new Map<string, AdminTokenRecord>()
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   /**
@@ -287,7 +271,6 @@ export class MemoryDatabase {
     this.open.delete(row)
     this.owed.delete(row)
     this.dropCachedResponses(({ jobId }) => jobId === row.job.id)
-    for (const { id, jobId } of this.reruns.values()) if (jobId === row.job.id) this.reruns.delete(id)
   }
 
   /** Returns the job if it can be read, and null otherwise. */

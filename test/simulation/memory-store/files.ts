@@ -1,13 +1,8 @@
 /** Files in the reference store. */
-import {
-  ABANDONED_MS,
-  type AboutFile,
-  type FileSearch,
-  type NewFile,
-  type StoredFile,
-} from '../../../src/store/file-store.ts'
+import { ABANDONED_MS, type StoredFile } from '../../../src/store/file-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { FileRow, MemoryDatabase } from './database.ts'
+import { define } from './operations.ts'
 
 export function fileOperations(db: MemoryDatabase) {
   const filesOf = (account: string) => [...db.files.values()].filter((row) => row.account === account)
@@ -19,8 +14,8 @@ export function fileOperations(db: MemoryDatabase) {
     row.isComplete = false
     row.removeAtMs = 0
   }
-  return {
-    beginFile(file: NewFile, maxFiles: number): boolean {
+  return define({
+    beginFile(file, maxFiles) {
       if (filesOf(file.account).length >= maxFiles) return false
       if (db.files.has(file.id)) throw new WriteRejected('the file exists')
       const removeAtMs = file.createdAtMs + ABANDONED_MS
@@ -28,7 +23,7 @@ export function fileOperations(db: MemoryDatabase) {
       return true
     },
 
-    appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): boolean {
+    appendToFile(fileId, piece, content, nowMs) {
       const row = written(fileId)
       if (row === null) return false
       if (row.pieces.length > piece) throw new WriteRejected('the piece exists')
@@ -37,49 +32,30 @@ export function fileOperations(db: MemoryDatabase) {
       return true
     },
 
-    completeFile(fileId: string, { filename, purpose, expiresAtMs }: AboutFile): StoredFile | null {
+    completeFile(fileId, { filename, purpose, expiresAtMs }) {
       const row = written(fileId)
       if (row === null || !db.accounts.has(row.account)) return null
       Object.assign(row, { isComplete: true, filename, purpose, removeAtMs: expiresAtMs })
       return viewOf(row)
     },
 
-    findFile(account: string, fileId: string, nowMs: number): StoredFile | null {
+    findFile(account, fileId, nowMs) {
       const row = db.files.get(fileId)
       return row?.account === account && isReadable(row, nowMs) ? viewOf(row) : null
     },
 
-    listFiles({ account, purpose, afterFileId, newestFirst, limit, nowMs }: FileSearch): StoredFile[] {
-      const direction = newestFirst ? -1 : 1
-      const compare = (one: string, other: string) => (one < other ? -direction : direction)
-      return filesOf(account)
-        .filter((row) => isReadable(row, nowMs) && (purpose === undefined || row.purpose === purpose))
-        .filter(({ id }) => afterFileId === undefined || (id !== afterFileId && compare(afterFileId, id) < 0))
-        .sort((one, other) => compare(one.id, other.id))
-        .slice(0, limit)
-        .map(viewOf)
-    },
+    readPiece: (fileId, piece) => db.files.get(fileId)?.pieces[piece] ?? null,
 
-    readPiece: (fileId: string, piece: number): Uint8Array | null =>
-      db.files.get(fileId)?.pieces[piece] ?? null,
-
-    deleteFile(account: string, fileId: string): boolean {
-      const row = db.files.get(fileId)
-      if (row?.account !== account) return false
-      remove(row)
-      return true
-    },
-
-    deleteFilesOf(account: string): void {
+    deleteFilesOf(account) {
       filesOf(account).forEach(remove)
     },
 
-    purgeFiles(nowMs: number): boolean {
+    purgeFiles(nowMs) {
       const row = [...db.files.values()].find(({ removeAtMs }) => removeAtMs !== null && removeAtMs <= nowMs)
       if (row === undefined) return false
       return db.files.delete(row.id)
     },
-  }
+  })
 }
 
 export function fileBytesOf(row: FileRow): number {

@@ -8,25 +8,9 @@ import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'
-import {
-  CANCELLED_ERROR_JSON,
-  CANCELLED_RECEIPT_JSON,
-  type CancelJobs,
-  type Cancelled,
-  type Deleted,
-  type DeletedJobs,
-} from '../../../src/store/admin-action-store.ts'
+import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../../src/store/admin-action-store.ts'
 import type { Expiry } from '../../../src/store/expiry.ts'
-import { type HeldRequest, MAX_EQUAL, NO_CALLERS } from '../../../src/store/held-request-store.ts'
 import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
-import type {
-  OwnCancel,
-  OwnDeleted,
-  OwnDeletion,
-  OwnRequest,
-  OwnRequestRead,
-} from '../../../src/store/own-job-store.ts'
-import { RERUN_RETENTIONS } from '../../../src/store/rerun-store.ts'
 import {
   CACHE_HIT_RECEIPT_JSON,
   CACHE_HIT_USAGE,
@@ -36,7 +20,6 @@ import {
   type Acceptance,
   type Accepted,
   type AnsweredJob,
-  type Depth,
   type Earlier,
   type EndedJob,
   type FailedJob,
@@ -44,16 +27,11 @@ import {
   type NewJob,
   type OverCostCap,
   type Overdue,
-  type QueueDepth,
-  type ReadJob,
-  type Settled,
   type Settlement,
   UnknownAccount,
-  type WaitingRelease,
   WriteRejected,
 } from '../../../src/store/store.ts'
 import { outcomeBytes } from '../../../src/store/stored-bytes.ts'
-import { costUsed } from './cost-caps.ts'
 import {
   hasExpired,
   isJob,
@@ -62,45 +40,18 @@ import {
   type OutcomeRow,
   type UsageRow,
 } from './database.ts'
+import { define } from './operations.ts'
 
 /** The number of rows that one step of a deletion reads. */
 const STEP = 400
 
 export function jobOperations(db: MemoryDatabase) {
-  return {
-    accept: (acceptance: Acceptance) => accept(db, acceptance),
+  return define({
+    accept: (acceptance) => accept(db, acceptance),
 
-    findEarlier: (account: string, idempotency: Idempotency, nowMs: number) =>
-      findEarlier(db, account, idempotency, nowMs),
+    findEarlier: (account, idempotency, nowMs) => findEarlier(db, account, idempotency, nowMs),
 
-    heldRequests: (accounts: readonly string[], prefixes: readonly string[], nowMs: number): HeldRequest[] =>
-      accounts.flatMap((name, at) =>
-        [...db.idempotency.values()]
-          .filter(({ account, key, untilMs }) => {
-            return untilMs > nowMs && account === name && key.startsWith(prefixes[at] ?? '')
-          })
-          .map(({ account, key, fingerprint, jobIds }) => {
-            return { account, key, jobId: jobIds[0] ?? '', state: fingerprint }
-          })
-          .sort((one, other) => freeFirst(one, other) || (one.key < other.key ? -1 : 1))
-          .slice(0, MAX_EQUAL),
-      ),
-
-    changeHeldRequest(account: string, key: string, expected: string, fingerprint: string): boolean {
-      const name = keyOf(account, { key })
-      const row = db.idempotency.get(name)
-      if (row === undefined || ![expected, fingerprint].includes(row.fingerprint)) return false
-      db.idempotency.set(name, { ...row, fingerprint })
-      return true
-    },
-
-    forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): void {
-      for (const [at, key] of keys.entries()) db.idempotency.delete(keyOf(accounts[at] ?? '', { key }))
-    },
-
-    liveNodes: (): string[] => [...db.leases.keys()].filter((node) => db.hasLease(node)),
-
-    settle(settlement: Settlement): Settled {
+    settle(settlement) {
       const row = db.jobs.get(settlement.jobId)
       if (row === undefined) return 'gone'
       if (!isHeld(row, settlement.node, settlement)) return 'stale'
@@ -109,14 +60,14 @@ export function jobOperations(db: MemoryDatabase) {
       return 'settled'
     },
 
-    release(node: string, claims: readonly Claim[]): void {
+    release(node, claims) {
       for (const claim of claims) {
         const row = db.jobs.get(claim.jobId)
         if (row && isHeld(row, node, claim)) returnToQueue(db, row)
       }
     },
 
-    releaseWaiting(node: string, releases: readonly WaitingRelease[]): void {
+    releaseWaiting(node, releases) {
       for (const { route, earlierJson, sinceMs: waitsSinceMs, waitedMs, ...claim } of releases) {
         const row = db.jobs.get(claim.jobId)
         if (!row || !isHeld(row, node, claim)) continue
@@ -125,18 +76,13 @@ export function jobOperations(db: MemoryDatabase) {
       }
     },
 
-    failOverdue: (overdue: Overdue, nowMs: number, limit: number) => failOverdue(db, overdue, nowMs, limit),
+    failOverdue: (overdue, nowMs, limit) => failOverdue(db, overdue, nowMs, limit),
 
-    rescue: (node: string, nowMs: number) => rescue(db, node, nowMs),
+    rescue: (node, nowMs) => rescue(db, node, nowMs),
 
-    findResponse: (fingerprint: string, nowMs: number) => findResponse(db, fingerprint, nowMs),
+    findResponse: (fingerprint, nowMs) => findResponse(db, fingerprint, nowMs),
 
-    read(
-      account: string,
-      jobId: string,
-      expiry: Expiry,
-      maxBytes = Number.POSITIVE_INFINITY,
-    ): ReadJob | null {
+    read(account, jobId, expiry, maxBytes = Number.POSITIVE_INFINITY) {
       const row = db.readable(jobId, expiry)
       if (row === null || row.job.account !== account) return null
       const bytes = resultBytes(row)
@@ -145,7 +91,7 @@ export function jobOperations(db: MemoryDatabase) {
       return { ...record, contentJson: null, errorJson: null, omittedBytes: bytes }
     },
 
-    readEnded(jobIds: readonly string[], maxBytes = Number.POSITIVE_INFINITY): EndedJob[] {
+    readEnded(jobIds, maxBytes = Number.POSITIVE_INFINITY) {
       const ended: EndedJob[] = []
       let left = maxBytes
       for (const row of jobIds.map((id) => db.jobs.get(id))) {
@@ -157,11 +103,11 @@ export function jobOperations(db: MemoryDatabase) {
       return ended
     },
 
-    findMissing: (jobIds: readonly string[]): string[] => jobIds.filter((jobId) => !db.jobs.has(jobId)),
+    findMissing: (jobIds) => jobIds.filter((jobId) => !db.jobs.has(jobId)),
 
-    expire: (expiry: Expiry) => expire(db, expiry),
+    expire: (expiry) => expire(db, expiry),
 
-    queueDepths: (): QueueDepth[] => {
+    queueDepths: () => {
       const routes = Map.groupBy(db.queued(), ({ route }) => route)
       return [...routes].map(([route, rows]) => {
         const ids = rows.map(({ job }) => job.id).sort()
@@ -169,7 +115,7 @@ export function jobOperations(db: MemoryDatabase) {
       })
     },
 
-    depth(): Depth {
+    depth() {
       const queued = db.queued()
       const oldest = Math.min(...queued.map(({ job }) => job.createdAtMs))
       return {
@@ -179,10 +125,10 @@ export function jobOperations(db: MemoryDatabase) {
       }
     },
 
-    claimsOf: (node: string): Claim[] =>
+    claimsOf: (node) =>
       [...db.open].filter((row) => row.node === node).map(({ job, attempt }) => ({ jobId: job.id, attempt })),
 
-    cancelJob(jobId: string, nowMs: number): Cancelled {
+    cancelJob(jobId, nowMs) {
       const row = db.jobs.get(jobId)
       if (row === undefined) return 'unknown'
       if (row.outcome !== null) return 'ended before'
@@ -190,7 +136,7 @@ export function jobOperations(db: MemoryDatabase) {
       return 'cancelled'
     },
 
-    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted, inputPrices }: OwnCancel): Cancelled {
+    cancelOwnJob({ account, jobId, nowMs, inputTokens: counted, inputPrices }) {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account) return 'unknown'
       if (row.outcome !== null) return 'ended before'
@@ -207,14 +153,14 @@ export function jobOperations(db: MemoryDatabase) {
       return 'cancelled'
     },
 
-    heldMessages(account: string, jobId: string, maxBytes: number): string | null {
+    heldMessages(account, jobId, maxBytes) {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account || row.node === null || row.outcome !== null) return null
       const { messagesJson } = row.job
       return Buffer.byteLength(messagesJson) <= maxBytes ? messagesJson : null
     },
 
-    readRequest({ account, jobId, expiry, messageChars }: OwnRequestRead): OwnRequest | null {
+    readRequest({ account, jobId, expiry, messageChars }) {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account || hasExpired(row, expiry)) return null
       const { model, responseFormatJson, messagesJson } = row.job
@@ -222,7 +168,7 @@ export function jobOperations(db: MemoryDatabase) {
       return { model, responseFormatJson, messagesStart, messageBytes: Buffer.byteLength(messagesJson) }
     },
 
-    cancelJobs({ account, running, beforeJobId, limit, nowMs }: CancelJobs): number {
+    cancelJobs({ account, running, beforeJobId, limit, nowMs }) {
       const rows = [...db.queued(), ...[...db.open].filter(({ node }) => running && node !== null)]
         .filter(({ job }) => job.account === account && job.id < beforeJobId)
         .slice(0, limit)
@@ -230,7 +176,7 @@ export function jobOperations(db: MemoryDatabase) {
       return rows.length
     },
 
-    takeCancelled(node: string): Claim[] {
+    takeCancelled(node) {
       const mine = db.cancelled
         .filter((row) => row.node === null || row.node === node)
         .slice(0, MAX_CANCELLED)
@@ -238,7 +184,7 @@ export function jobOperations(db: MemoryDatabase) {
       return mine.map(({ jobId, attempt }) => ({ jobId, attempt }))
     },
 
-    deleteJob(jobId: string): Deleted {
+    deleteJob(jobId) {
       const row = db.jobs.get(jobId)
       if (row === undefined || !isJob(row)) return 'unknown'
       if (row.outcome === null) return 'not ended'
@@ -246,7 +192,7 @@ export function jobOperations(db: MemoryDatabase) {
       return 'deleted'
     },
 
-    deleteOwnJob({ account, jobId, dropCallback, expiry }: OwnDeletion): OwnDeleted {
+    deleteOwnJob({ account, jobId, dropCallback, expiry }) {
       const row = db.jobs.get(jobId)
       if (row?.job.account !== account || hasExpired(row, expiry)) return 'unknown'
       if (row.outcome === null) return 'not ended'
@@ -255,7 +201,7 @@ export function jobOperations(db: MemoryDatabase) {
       return 'deleted'
     },
 
-    deleteJobsOf(account: string, afterJobId: string): DeletedJobs {
+    deleteJobsOf(account, afterJobId) {
       const rows = [...db.jobs.values()].filter(({ job }) => job.id > afterJobId)
       const some = rows.sort((one, other) => (one.job.id < other.job.id ? -1 : 1)).slice(0, STEP)
       const ofAccount = some.filter(({ job }) => job.account === account)
@@ -267,7 +213,7 @@ export function jobOperations(db: MemoryDatabase) {
         next: some.length === STEP ? (some.at(-1)?.job.id ?? null) : null,
       }
     },
-  }
+  })
 }
 
 function accept(db: MemoryDatabase, { node, jobs, idempotency, nowMs, costCap }: Acceptance): Accepted {
@@ -329,9 +275,6 @@ function findEarlier(
   // A request none of whose jobs exists is accepted again.
   return jobIds.some((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
-
-const isFree = ({ state }: HeldRequest) => Number(state.startsWith(NO_CALLERS.slice(0, -1)))
-const freeFirst = (one: HeldRequest, other: HeldRequest) => isFree(other) - isFree(one)
 
 function keyOf(account: string, { key }: Pick<Idempotency, 'key'>): string {
   return `${account}\n${key}`
@@ -559,10 +502,6 @@ function expire(db: MemoryDatabase, expiry: Expiry): boolean {
   keys.sort(([, one], [, other]) => one.untilMs - other.untilMs)
   for (const [name] of keys.slice(0, STEP)) db.idempotency.delete(name)
   db.crashes = db.crashes.filter(({ jobId }) => db.jobs.get(jobId)?.outcome === null)
-  const madeMs = nowMs - RERUN_RETENTIONS * expiry.retentionMs
-  for (const { id, endedAtMs } of db.reruns.values()) {
-    if (endedAtMs !== null && endedAtMs <= madeMs) db.reruns.delete(id)
-  }
   const expired: JobRow[] = []
   const ofLines = new Set([...db.batches.values()].flatMap(({ lines }) => lines.map(({ jobId }) => jobId)))
   for (const row of db.jobs.values()) {
@@ -586,4 +525,14 @@ export function recordOf({ job, status, outcome }: JobRow): JobRecord {
     errorJson: outcome?.errorJson ?? null,
     usageJson: outcome && JSON.stringify(outcome.usage),
   }
+}
+
+/** Returns the account's cost of the month: that of its ended jobs, and what its open ones have reserved. */
+function costUsed(db: MemoryDatabase, account: string, nowMs: number): number {
+  let used = 0
+  for (const row of db.usage.values()) {
+    if (row.account === account && row.month === monthOf(nowMs)) used += row.cost ?? 0
+  }
+  for (const { job } of db.open) if (job.account === account) used += job.reserved ?? 0
+  return used
 }

@@ -1,5 +1,5 @@
-/** Tests that the reference store passes the suite of all stores, in both of its forms (shared, and for one node). */
-import { sharedStoreContract, storeContract } from '../../store-contract/store-contract.ts'
+/** Tests that the reference store passes the suites of what nodes use, in both of its forms (shared, and for one node). */
+import { nodeContract, sharedStoreContract } from '../../store-contract/store-contract.ts'
 import { MemoryDatabase } from './database.ts'
 import { openMemoryStore } from './memory-store.ts'
 
@@ -12,6 +12,6 @@ const placeOf = (shared: boolean) => async () => {
   return { open }
 }
 
-storeContract('memory, for one node', placeOf(false))
-storeContract('memory, shared', placeOf(true))
+nodeContract('memory, for one node', placeOf(false))
+nodeContract('memory, shared', placeOf(true))
 sharedStoreContract('memory, shared', placeOf(true))

@@ -1,42 +1,15 @@
 /** Searches of jobs by operators, in the reference store. */
 
-import type { MetadataById } from '../../../src/job/job-record.ts'
 import { hasMetadata } from '../../../src/job/metadata-filter.ts'
 import { batchOf, formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
-import type { Expiry } from '../../../src/store/expiry.ts'
-import type {
-  JobContent,
-  JobDetails,
-  JobPage,
-  JobSearch,
-  JobSummary,
-  JobUse,
-  JobUseRange,
-} from '../../../src/store/job-search-store.ts'
+import type { JobSummary } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
 import { hasExpired, isJob, type JobRow, type MemoryDatabase } from './database.ts'
-import { rerunLinks } from './reruns.ts'
-
-const byId = (one: JobRow, other: JobRow) => (one.job.id < other.job.id ? -1 : 1)
-
-function useOf({ job, status, settledAtMs, outcome }: JobRow): JobUse {
-  const { id, account, model, createdAtMs, responseFormatJson: formatStart } = job
-  return { id, account, model, status, createdAtMs, settledAtMs, usage: outcome?.usage ?? null, formatStart }
-}
+import { define } from './operations.ts'
 
 export function searchOperations(db: MemoryDatabase) {
-  return {
-    searchJobs({
-      account,
-      status,
-      model,
-      metadata,
-      fromMs,
-      toMs,
-      beforeJobId,
-      limit,
-      expiry,
-    }: JobSearch): JobPage {
+  return define({
+    searchJobs({ account, status, model, metadata, fromMs, toMs, beforeJobId, limit, expiry }) {
       const matches = ({ job, status: actual }: JobRow) =>
         (account === undefined || job.account === account) &&
         (status === undefined || actual === status) &&
@@ -52,7 +25,7 @@ export function searchOperations(db: MemoryDatabase) {
       return { jobs, complete: true, next: found.length > limit ? (jobs.at(-1)?.id ?? null) : null }
     },
 
-    findJob(jobId: string, expiry: Expiry): JobDetails | null {
+    findJob(jobId, expiry) {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
       const { job, crashCount, turn, route, waitsSinceMs, outcome } = row
@@ -66,33 +39,13 @@ export function searchOperations(db: MemoryDatabase) {
         queued: turn === null ? null : { route, waitsSinceMs },
         receiptJson: outcome?.receiptJson ?? null,
         batch: batchOf(job.responseFormatJson),
-        ...rerunLinks(db, jobId),
+        // No node repeats a job.
+        rerunOf: null,
+        reruns: [],
       }
     },
 
-    jobUses({ afterId, beforeId, limit }: JobUseRange): JobUse[] {
-      const found = [...db.jobs.values()].filter(
-        (row) => isJob(row) && row.job.id > afterId && row.job.id < beforeId,
-      )
-      return found.sort(byId).slice(0, limit).map(useOf)
-    },
-
-    jobUsesOf(jobIds: readonly string[]): JobUse[] {
-      const found = jobIds.flatMap((id) => db.jobs.get(id) ?? [])
-      return found.sort(byId).map(useOf)
-    },
-
-    metadataOf(jobIds: readonly string[]): MetadataById {
-      return new Map(
-        jobIds.flatMap((id) => {
-          const stored = db.jobs.get(id)?.job.responseFormatJson
-          const metadataJson = stored === undefined ? null : splitMetadata(stored).metadataJson
-          return metadataJson === null ? [] : [[id, metadataJson]]
-        }),
-      )
-    },
-
-    jobContent(jobId: string, expiry: Expiry): JobContent | null {
+    jobContent(jobId, expiry) {
       const row = db.readable(jobId, expiry)
       if (row === null) return null
       const { messagesJson } = row.job
@@ -109,7 +62,7 @@ export function searchOperations(db: MemoryDatabase) {
         receiptJson,
       }
     },
-  }
+  })
 }
 
 function summaryOf({

@@ -1,0 +1,134 @@
+/** Steps of a store's tests: accounts and jobs that are added, claimed and settled. */
+import assert from 'node:assert/strict'
+import type { ClaimedJob, Job } from '../../src/job/job.ts'
+import type { Claimed, Settled, Settlement, Store } from '../../src/store/store.ts'
+import {
+  type AcceptanceFields,
+  acceptance,
+  type JobFields,
+  newJob,
+  now,
+  OF_ROUTE,
+  START_MS,
+  SUSPECTS,
+  settlement,
+} from './fixtures.ts'
+
+type Accepting = Pick<Store, 'accept'>
+
+/** Creates the accounts, so that their jobs are accepted. */
+export async function addAccounts(
+  store: Pick<Store, 'createKey'>,
+  ...names: readonly string[]
+): Promise<void> {
+  const times = { createdAtMs: START_MS, expiresAtMs: null }
+  await Promise.all(
+    names.map((name) => {
+      const key = { id: `key of ${name}`, hash: `hash of ${name}`, account: name, ...times }
+      return store.createKey({ ...key, tier: 'user_max', secret: 'whsec_1' })
+    }),
+  )
+}
+
+/** Accepts jobs, which must not be rejected, and returns them. They are queued unless `over` hands them off. */
+export async function accept<const Jobs extends readonly Job[]>(
+  store: Accepting,
+  jobs: Jobs,
+  over: AcceptanceFields = {},
+): Promise<Jobs> {
+  const accepted = await store.accept(acceptance(jobs, over))
+  assert.equal(accepted.kind, 'accepted')
+  return jobs
+}
+
+/** A new job that is queued. */
+export async function addQueued(store: Accepting, fields: JobFields = {}): Promise<Job> {
+  const [job] = await accept(store, [newJob(fields)])
+  return job
+}
+
+/** A new job that node-a holds. */
+export async function addHeld(store: Accepting, fields: JobFields = {}): Promise<Job> {
+  const [job] = await accept(store, [newJob(fields)], { handedOff: true })
+  return job
+}
+
+/** A new job that node-a held and has settled. */
+export async function addEnded(
+  store: Pick<Store, 'accept' | 'settle'>,
+  fields: JobFields = {},
+  over: Partial<Settlement> = {},
+): Promise<Job> {
+  const job = await addHeld(store, fields)
+  assert.equal(await settle(store, job, over), 'settled')
+  return job
+}
+
+/** Stores a job that has ended: handed off to the node of its settlement. */
+export async function storeEnded(
+  store: Pick<Store, 'accept' | 'settle'>,
+  job: Job,
+  ended = settlement({ jobId: job.id, attempt: 1 }),
+): Promise<void> {
+  await store.accept(acceptance([job], { handedOff: true, node: ended.node, nowMs: job.createdAtMs }))
+  await store.settle(ended)
+}
+
+/** Settles the first attempt of a job. */
+export function settle(
+  store: Pick<Store, 'settle'>,
+  job: string | Pick<Job, 'id'>,
+  over: Partial<Settlement> = {},
+): Promise<Settled> {
+  const jobId = typeof job === 'string' ? job : job.id
+  return store.settle(settlement({ jobId, attempt: 1 }, over))
+}
+
+/** Claims the next jobs of a route, in fair order. Their texts must be small. */
+export async function claimNext(
+  store: Pick<Store, 'claim'>,
+  node: string,
+  limit: number,
+  nowMs = now.ms,
+  route = '',
+): Promise<ClaimedJob[]> {
+  return small(await store.claim(node, limit, nowMs, { ...OF_ROUTE, route }))
+}
+
+/** Claims the next jobs of one account. */
+export async function claimLane(store: Pick<Store, 'claim'>, account: string, limit: number, route = '') {
+  return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
+}
+
+/** Claims suspects with this crash count; with 1000 crashes, those that must fail. */
+export async function claimSuspects(
+  store: Pick<Store, 'claim'>,
+  node: string,
+  crashCount = 1,
+): Promise<ClaimedJob[]> {
+  return small(await store.claim(node, 1000, now.ms, { ...SUSPECTS, crashCount }))
+}
+
+/** Claims all queued jobs: suspects first, then by route. */
+export async function claimAll(
+  store: Pick<Store, 'claim' | 'queued' | 'queuedSuspects'>,
+  node: string,
+  nowMs = now.ms,
+): Promise<ClaimedJob[]> {
+  const jobs: ClaimedJob[] = []
+  for (;;) {
+    const { queued, mostCrashes } = await store.queuedSuspects()
+    if (queued === 0) break
+    jobs.push(...small(await store.claim(node, 10_000, nowMs, { ...SUSPECTS, crashCount: mostCrashes })))
+  }
+  for (const route of (await store.queued()).routes)
+    jobs.push(...(await claimNext(store, node, 10_000, nowMs, route)))
+  return jobs
+}
+
+function small({ jobs }: Claimed): ClaimedJob[] {
+  return jobs.map((job) => {
+    if ('textBytes' in job) throw new Error('the texts of the job did not come with the claim')
+    return job
+  })
+}
