@@ -1,6 +1,6 @@
 /** The client's single creates, against a real server. */
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import {
   AuthenticationError,
   InvalidRequestError,
@@ -14,19 +14,24 @@ import { FakeClock } from '../fake-clock.ts'
 import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { asking, clientOf, HurriedClock, reasonOf, startWithClient } from './client.ts'
+import { startParley } from '../parley.ts'
+import { asking, clientOf, HurriedClock, reasonOf } from './client.ts'
 
-onAnyStore(() => {
-  test('create resolves with the completed job, as a read shows it', async (t) => {
-    const { client } = await startWithClient(t)
+onAnyStore(async () => {
+  const simulated = await startParley({ after })
+  let accounts = 0
+  const newClient = async () => clientOf(simulated, await simulated.key('user_max', `account-${++accounts}`))
+
+  test('create resolves with the completed job, as a read shows it', async () => {
+    const client = await newClient()
     const job = await client.messages.create(asking('Hello!'))
     assert.equal(job.status, 'completed')
     assert.match(job.result.response_content, /Hello!/)
     assert.deepEqual(await client.messages.retrieve(job.job_id), job)
   })
 
-  test('create resolves with a failed job, and createAndWait throws it', async (t) => {
-    const { client } = await startWithClient(t)
+  test('create resolves with a failed job, and createAndWait throws it', async () => {
+    const client = await newClient()
     const job = await client.messages.create(asking('[[fail content_policy_violation]]'))
     assert.equal(job.status, 'failed')
     assert.equal(job.error.code, 'content_policy_violation')
@@ -70,8 +75,8 @@ onAnyStore(() => {
     await Promise.all(created)
   })
 
-  test('each error response has its class, with status, details and request ID', async (t) => {
-    const { parley, client } = await startWithClient(t)
+  test('each error response has its class, with status, details and request ID', async () => {
+    const client = await newClient()
     const refused = async <T extends ParleyError>(
       call: Promise<unknown>,
       type: new (...args: never) => T,
@@ -85,15 +90,15 @@ onAnyStore(() => {
     assert.equal(invalid.status, 400)
     assert.match(invalid.details ?? '', /^message_cache_ttl: /)
     assert.match(invalid.message, /message_cache_ttl/)
-    assert.equal((await refused(clientOf(parley, 'prl_nobody').me(), AuthenticationError)).status, 401)
-    const free = clientOf(parley, await parley.key('user_free'))
+    assert.equal((await refused(clientOf(simulated, 'prl_nobody').me(), AuthenticationError)).status, 401)
+    const free = clientOf(simulated, await simulated.key('user_free'))
     await refused(free.messages.create({ ...asking('x'), model: 'gpt-5' }), PermissionError)
     const missing = await refused(client.messages.retrieve('../me'), NotFoundError)
     assert.match(missing.details ?? '', /does not exist or has expired/)
   })
 
-  test('an answer from the cache can be recognized by its headers', async (t) => {
-    const { client } = await startWithClient(t)
+  test('an answer from the cache can be recognized by its headers', async () => {
+    const client = await newClient()
     const caches: (string | null)[] = []
     const onAnswer = ({ headers }: { readonly headers: Headers }) => {
       caches.push(headers.get('x-cache'))
@@ -103,8 +108,8 @@ onAnyStore(() => {
     assert.deepEqual(caches, [null, 'hit'])
   })
 
-  test('me returns what the key may do', async (t) => {
-    const { client } = await startWithClient(t)
+  test('me returns what the key may do', async () => {
+    const client = await newClient()
     await client.messages.create(asking('Hello'))
     const { tier, limits, usage, suspended, open_jobs, stored_bytes } = await client.me()
     assert.equal(tier, 'user_max')
