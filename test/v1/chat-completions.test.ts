@@ -7,7 +7,7 @@ import { zodResponseFormat } from 'openai/helpers/zod'
 import { z } from 'zod'
 import { startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore, onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job } from '../parley.ts'
 import { openaiOf } from './official-client.ts'
 import { shareStage } from './shared-stage.ts'
@@ -51,6 +51,129 @@ onEachStore(async () => {
     const { prompt_tokens, completion_tokens, total_tokens } = completion.usage ?? assert.fail('no usage')
     assert.ok(prompt_tokens > 0 && total_tokens === prompt_tokens + completion_tokens)
   })
+
+  test('models are those of the tier, also one whose name has a slash', async () => {
+    const { openai, parley } = await enter()
+    const free = openaiOf(parley, await parley.key('user_free'))
+    const { data: listed } = await free.models.list()
+    assert.deepEqual(listed.map(({ id }) => id).sort(), ['gpt-5-mini', 'gpt-auto'])
+    assert.equal((await openai.models.retrieve('org/model')).id, 'org/model')
+    await assert.rejects(free.models.retrieve('gpt-5'), OpenAI.NotFoundError)
+  })
+
+  test('the response cache is used only if the model or a header asks for it', async () => {
+    const { openai, parley, key, models } = await enter()
+    const twice = async (model: string, headers = {}) => {
+      const before = models.completions().length
+      for (let ask = 0; ask < 2; ask++) await openai.chat.completions.create({ ...HELLO, model }, { headers })
+      return models.completions().length - before
+    }
+    assert.equal(await twice('gpt-5-mini'), 2)
+    assert.equal(await twice('gpt-5-mini', { 'x-parley-cache': 'true' }), 1)
+    assert.equal(await twice('cached'), 1)
+    const native = job({ messages: HELLO.messages, model: 'gpt-5' })
+    await twice('gpt-5')
+    assert.equal((await parley.post('/api/v1/messages', native, key)).headers.get('x-cache'), null)
+  })
+
+  test('large bodies are read by a thread, with the same results and errors', async () => {
+    const { openai, models } = await enter(() => reply.json({ a: 1 }))
+    const messages = Array.from({ length: 3000 }, (_, at) => ({ role: 'user' as const, content: `"${at}"` }))
+    const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
+    const body = { model: 'gpt-5-mini', messages, response_format: format, max_completion_tokens: 9 }
+    assert.ok(JSON.stringify(body).length > 100_000)
+    const { choices } = await openai.chat.completions.parse(body)
+    assert.deepEqual(choices[0]?.message.parsed, { a: 1 })
+    assert.equal(models.requests[0]?.body.messages.at(-1)?.content, '"2999"')
+    assert.equal(models.requests[0]?.body.max_tokens, 9)
+    const wrong = [...messages, { role: 'tool' as const, content: 'x', tool_call_id: '1' }]
+    const refused = openai.chat.completions.create({ ...body, messages: wrong })
+    assert.equal((await thrown(refused, OpenAI.BadRequestError)).param, 'messages[3000].tool_call_id')
+    const same = { headers: { 'idempotency-key': 'large' } }
+    const first = await openai.chat.completions.create(body, same)
+    assert.equal((await openai.chat.completions.create(body, same)).id, first.id)
+    await assert.rejects(openai.chat.completions.create({ ...body, seed: 1 }, same), OpenAI.ConflictError)
+  })
+
+  test('keys and admin tokens are never confused', async () => {
+    const { parley, key } = await enter()
+    for (const apiKey of ['nonsense', ADMIN_TOKEN, '']) {
+      const error = await thrown(openaiOf(parley, apiKey || 'x').models.list(), OpenAI.AuthenticationError)
+      assert.equal(error.code, 'invalid_api_key')
+      assert.match(error.message, /Authorization: Bearer/)
+    }
+    assert.equal((await parley.get('/v1/models', key)).status, 401)
+    const bearer = { authorization: `Bearer ${key}` }
+    assert.equal((await parley.get('/api/v1/me', undefined, bearer)).status, 401)
+    assert.equal((await parley.get('/admin/api/accounts', undefined, bearer)).status, 401)
+    assert.equal((await parley.get('/v1/models', undefined, bearer)).status, 200)
+  })
+
+  test('failed jobs are not retried by the client', async () => {
+    const { openai, models } = await enter(() => reply.status(400))
+    const error = await thrown(openai.chat.completions.create(HELLO), OpenAI.InternalServerError)
+    assert.deepEqual([error.status, error.code], [502, 'model_error'])
+    assert.equal(models.completions().length, 1)
+  })
+
+  test('an unknown model is a 404, one that the tier may not use a 403', async () => {
+    const { parley } = await enter()
+    const openai = openaiOf(parley, await parley.key('user_free'))
+    const ask = (model: string) => openai.chat.completions.create({ ...HELLO, model })
+    assert.equal((await thrown(ask('gpt-9'), OpenAI.NotFoundError)).code, 'model_not_found')
+    assert.equal((await thrown(ask('gpt-5'), OpenAI.PermissionDeniedError)).param, 'model')
+  })
+
+  test('caps and quotas are 429 insufficient_quota, rates 429 to be retried, suspension is 403', async (t) => {
+    const settings = {
+      tiers: {
+        user_free: { creates_per_minute: 1, reads_per_minute: 1 },
+        user_go: { max_open_jobs: 1 },
+        user_pro: { max_monthly_jobs: 1 },
+      },
+    }
+    const { parley, models, clock } = await startStage(t, { settings })
+    const clientOf = async (tier: 'user_free' | 'user_go' | 'user_pro') =>
+      openaiOf(parley, await parley.key(tier), { maxRetries: 0 })
+    const free = await clientOf('user_free')
+    await free.chat.completions.create(HELLO)
+    const rated = await thrown(free.chat.completions.create(HELLO), OpenAI.RateLimitError)
+    assert.deepEqual([rated.code, rated.headers?.get('x-should-retry')], ['rate_limit_exceeded', 'true'])
+    assert.ok(Number(rated.headers?.get('retry-after-ms')) > 0)
+    await free.models.list()
+    assert.equal((await thrown(free.models.list(), OpenAI.RateLimitError)).code, 'rate_limit_exceeded')
+    const pro = await clientOf('user_pro')
+    await pro.chat.completions.create(HELLO)
+    models.script = () => reply.stall()
+    const go = await clientOf('user_go')
+    const open = go.chat.completions.create(HELLO)
+    await models.received(3)
+    for (const client of [pro, go]) {
+      const error = await thrown(client.chat.completions.create(HELLO), OpenAI.RateLimitError)
+      assert.deepEqual([error.code, error.type], ['insufficient_quota', 'insufficient_quota'])
+      assert.equal(error.headers?.get('x-should-retry'), 'false')
+    }
+    models.release()
+    await open
+    await parley.store.suspend('user_go', clock.nowMs())
+    // A key is looked up at most every two seconds.
+    clock.advance(2000)
+    await thrown(go.chat.completions.create(HELLO), OpenAI.PermissionDeniedError)
+  })
+
+  test('an Idempotency-Key with another body is a conflict that is not retried', async () => {
+    const { openai } = await enter()
+    const options = { headers: { 'idempotency-key': 'one' } }
+    const first = await openai.chat.completions.create(HELLO, options)
+    assert.equal((await openai.chat.completions.create(HELLO, options)).id, first.id)
+    const other = openai.chat.completions.create({ ...HELLO, temperature: 0 }, options)
+    assert.equal((await thrown(other, OpenAI.ConflictError)).headers?.get('x-should-retry'), 'false')
+  })
+})
+
+// What the client sends and reads does not depend on the store.
+onAnyStore(async () => {
+  const enter = await shareStage({ settings: SETTINGS })
 
   test('every reasoning effort and verbosity that the client knows is sent to the model', async () => {
     const { openai, models } = await enter()
@@ -117,15 +240,6 @@ onEachStore(async () => {
     }
   })
 
-  test('models are those of the tier, also one whose name has a slash', async () => {
-    const { openai, parley } = await enter()
-    const free = openaiOf(parley, await parley.key('user_free'))
-    const { data: listed } = await free.models.list()
-    assert.deepEqual(listed.map(({ id }) => id).sort(), ['gpt-5-mini', 'gpt-auto'])
-    assert.equal((await openai.models.retrieve('org/model')).id, 'org/model')
-    await assert.rejects(free.models.retrieve('gpt-5'), OpenAI.NotFoundError)
-  })
-
   test('an answer that reached its length is delivered as far as it goes, also JSON and an empty one', async () => {
     const { openai, models } = await enter()
     const asked = async (format: 'text' | 'json_object', content: string | null) => {
@@ -155,40 +269,6 @@ onEachStore(async () => {
     const parsed = openai.chat.completions.parse({ ...HELLO, response_format: format })
     await assert.rejects(parsed, ContentFilterFinishReasonError)
     assert.equal(models.completions().length, 2)
-  })
-
-  test('the response cache is used only if the model or a header asks for it', async () => {
-    const { openai, parley, key, models } = await enter()
-    const twice = async (model: string, headers = {}) => {
-      const before = models.completions().length
-      for (let ask = 0; ask < 2; ask++) await openai.chat.completions.create({ ...HELLO, model }, { headers })
-      return models.completions().length - before
-    }
-    assert.equal(await twice('gpt-5-mini'), 2)
-    assert.equal(await twice('gpt-5-mini', { 'x-parley-cache': 'true' }), 1)
-    assert.equal(await twice('cached'), 1)
-    const native = job({ messages: HELLO.messages, model: 'gpt-5' })
-    await twice('gpt-5')
-    assert.equal((await parley.post('/api/v1/messages', native, key)).headers.get('x-cache'), null)
-  })
-
-  test('large bodies are read by a thread, with the same results and errors', async () => {
-    const { openai, models } = await enter(() => reply.json({ a: 1 }))
-    const messages = Array.from({ length: 3000 }, (_, at) => ({ role: 'user' as const, content: `"${at}"` }))
-    const format = zodResponseFormat(z.object({ a: z.number() }), 'a')
-    const body = { model: 'gpt-5-mini', messages, response_format: format, max_completion_tokens: 9 }
-    assert.ok(JSON.stringify(body).length > 100_000)
-    const { choices } = await openai.chat.completions.parse(body)
-    assert.deepEqual(choices[0]?.message.parsed, { a: 1 })
-    assert.equal(models.requests[0]?.body.messages.at(-1)?.content, '"2999"')
-    assert.equal(models.requests[0]?.body.max_tokens, 9)
-    const wrong = [...messages, { role: 'tool' as const, content: 'x', tool_call_id: '1' }]
-    const refused = openai.chat.completions.create({ ...body, messages: wrong })
-    assert.equal((await thrown(refused, OpenAI.BadRequestError)).param, 'messages[3000].tool_call_id')
-    const same = { headers: { 'idempotency-key': 'large' } }
-    const first = await openai.chat.completions.create(body, same)
-    assert.equal((await openai.chat.completions.create(body, same)).id, first.id)
-    await assert.rejects(openai.chat.completions.create({ ...body, seed: 1 }, same), OpenAI.ConflictError)
   })
 
   test('a field that is wrong or not supported is named in param', async () => {
@@ -248,20 +328,6 @@ onEachStore(async () => {
     )
   })
 
-  test('keys and admin tokens are never confused', async () => {
-    const { parley, key } = await enter()
-    for (const apiKey of ['nonsense', ADMIN_TOKEN, '']) {
-      const error = await thrown(openaiOf(parley, apiKey || 'x').models.list(), OpenAI.AuthenticationError)
-      assert.equal(error.code, 'invalid_api_key')
-      assert.match(error.message, /Authorization: Bearer/)
-    }
-    assert.equal((await parley.get('/v1/models', key)).status, 401)
-    const bearer = { authorization: `Bearer ${key}` }
-    assert.equal((await parley.get('/api/v1/me', undefined, bearer)).status, 401)
-    assert.equal((await parley.get('/admin/api/accounts', undefined, bearer)).status, 401)
-    assert.equal((await parley.get('/v1/models', undefined, bearer)).status, 200)
-  })
-
   test('requests without a route and broken ones get the shape of OpenAI', async () => {
     const { parley, key } = await enter()
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
@@ -286,67 +352,6 @@ onEachStore(async () => {
       assert.match(answer.headers.get('content-type') ?? '', /^application\/json/)
     }
     assert.equal((await parley.get('/v2')).body.success, false)
-  })
-
-  test('failed jobs are not retried by the client', async () => {
-    const { openai, models } = await enter(() => reply.status(400))
-    const error = await thrown(openai.chat.completions.create(HELLO), OpenAI.InternalServerError)
-    assert.deepEqual([error.status, error.code], [502, 'model_error'])
-    assert.equal(models.completions().length, 1)
-  })
-
-  test('an unknown model is a 404, one that the tier may not use a 403', async () => {
-    const { parley } = await enter()
-    const openai = openaiOf(parley, await parley.key('user_free'))
-    const ask = (model: string) => openai.chat.completions.create({ ...HELLO, model })
-    assert.equal((await thrown(ask('gpt-9'), OpenAI.NotFoundError)).code, 'model_not_found')
-    assert.equal((await thrown(ask('gpt-5'), OpenAI.PermissionDeniedError)).param, 'model')
-  })
-
-  test('caps and quotas are 429 insufficient_quota, rates 429 to be retried, suspension is 403', async (t) => {
-    const settings = {
-      tiers: {
-        user_free: { creates_per_minute: 1, reads_per_minute: 1 },
-        user_go: { max_open_jobs: 1 },
-        user_pro: { max_monthly_jobs: 1 },
-      },
-    }
-    const { parley, models, clock } = await startStage(t, { settings })
-    const clientOf = async (tier: 'user_free' | 'user_go' | 'user_pro') =>
-      openaiOf(parley, await parley.key(tier), { maxRetries: 0 })
-    const free = await clientOf('user_free')
-    await free.chat.completions.create(HELLO)
-    const rated = await thrown(free.chat.completions.create(HELLO), OpenAI.RateLimitError)
-    assert.deepEqual([rated.code, rated.headers?.get('x-should-retry')], ['rate_limit_exceeded', 'true'])
-    assert.ok(Number(rated.headers?.get('retry-after-ms')) > 0)
-    await free.models.list()
-    assert.equal((await thrown(free.models.list(), OpenAI.RateLimitError)).code, 'rate_limit_exceeded')
-    const pro = await clientOf('user_pro')
-    await pro.chat.completions.create(HELLO)
-    models.script = () => reply.stall()
-    const go = await clientOf('user_go')
-    const open = go.chat.completions.create(HELLO)
-    await models.received(3)
-    for (const client of [pro, go]) {
-      const error = await thrown(client.chat.completions.create(HELLO), OpenAI.RateLimitError)
-      assert.deepEqual([error.code, error.type], ['insufficient_quota', 'insufficient_quota'])
-      assert.equal(error.headers?.get('x-should-retry'), 'false')
-    }
-    models.release()
-    await open
-    await parley.store.suspend('user_go', clock.nowMs())
-    // A key is looked up at most every two seconds.
-    clock.advance(2000)
-    await thrown(go.chat.completions.create(HELLO), OpenAI.PermissionDeniedError)
-  })
-
-  test('an Idempotency-Key with another body is a conflict that is not retried', async () => {
-    const { openai } = await enter()
-    const options = { headers: { 'idempotency-key': 'one' } }
-    const first = await openai.chat.completions.create(HELLO, options)
-    assert.equal((await openai.chat.completions.create(HELLO, options)).id, first.id)
-    const other = openai.chat.completions.create({ ...HELLO, temperature: 0 }, options)
-    assert.equal((await thrown(other, OpenAI.ConflictError)).headers?.get('x-should-retry'), 'false')
   })
 
   test('pages of allowed origins may send what the client sends, and read when to retry', async () => {

@@ -7,7 +7,7 @@ import { generateObject, generateText } from 'ai'
 import { z } from 'zod'
 import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
+import { onAnyStore } from '../on-each-store.ts'
 import { shareStage } from './shared-stage.ts'
 
 // The AI SDK prints a warning if a model supports no schema.
@@ -26,7 +26,7 @@ const fetchOnce: typeof fetch = async (...request) => {
   return new Response(response.body, { status: 400, headers: response.headers })
 }
 
-onEachStore(async () => {
+onAnyStore(async () => {
   const enter = await shareStage()
 
   test('generateText and generateObject of the AI SDK', async () => {
