@@ -9,7 +9,7 @@ import {
   type TextFormat,
 } from '../../client/src/index.ts'
 import { type Stage, type StageOptions, startStage } from '../http/stage.ts'
-import { type Lifetime, type Parley, startParley } from '../parley.ts'
+import type { Lifetime, Parley } from '../parley.ts'
 import { type SharedStage, shareStage } from '../v1/shared-stage.ts'
 import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
@@ -120,10 +120,4 @@ export async function reasonOf<T>(call: Promise<unknown>, type: new (...args: ne
   )
   assert.ok(reason instanceof type, String(reason))
   return reason
-}
-
-/** Starts a Parley with the simulator, and creates a client of it. */
-export async function startWithClient(t: Lifetime, options: Parameters<typeof startParley>[1] = {}) {
-  const parley = await startParley(t, options)
-  return { parley, client: clientOf(parley, await parley.key()) }
 }

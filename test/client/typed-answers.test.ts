@@ -1,8 +1,12 @@
 /** Answers typed by a schema: what the compiler knows about them, checked by `tsc`, and what the library makes of them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { toStandardJsonSchema } from '@valibot/to-json-schema'
+import * as effect from 'effect/Schema'
+import { readSchema } from 'parley-json-schema'
 import * as z from 'zod'
 import {
+  type AnswerSchema,
   completed,
   type JobFields,
   jsonSchema,
@@ -12,6 +16,10 @@ import {
   webhooks,
   withJsonSchema,
 } from '../../client/src/index.ts'
+import { LIBRARIES } from '../json-schema/emitted/all.ts'
+import { EFFECT } from '../json-schema/emitted/effect.ts'
+import type { Emitted } from '../json-schema/emitted/emitted.ts'
+import { VALIBOT } from '../json-schema/emitted/valibot.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { shareStage } from '../v1/shared-stage.ts'
@@ -65,6 +73,24 @@ const asked = { model: 'gpt-5-mini', messages: [{ role: 'user', content: 'A rive
 function sameType<A, B>(
   ..._: (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? [] : ['they differ']
 ) {}
+
+const STANDARD = new Map<unknown, () => AnswerSchema>([
+  ...VALIBOT.map(({ type }) => [type, () => toStandardJsonSchema(type)] as const),
+  ...EFFECT.map(({ type }) => [type, () => standardOfEffect(type)] as const),
+])
+
+function standardOfEffect(type: effect.Top): AnswerSchema {
+  return effect.toStandardSchemaV1(effect.toStandardJSONSchemaV1(type as effect.Codec<unknown>))
+}
+
+/** Zod and ArkType implement Standard JSON Schema; TypeBox and zod-to-json-schema write plain JSON Schemas. */
+function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
+  const standard = STANDARD.get(type)
+  if (standard !== undefined) return standard()
+  const props =
+    typeof type === 'function' || typeof type === 'object' ? Reflect.get(type ?? {}, '~standard') : null
+  return props?.jsonSchema === undefined ? jsonSchema(schema) : (type as AnswerSchema)
+}
 
 onAnyStore(async () => {
   const enter = await shareStage()
@@ -194,6 +220,23 @@ onAnyStore(async () => {
     assert.deepEqual(rounded.result.response_content, { id: 12345678901234567000 })
     const kept = await ask(clientOf(parley, key, { parseJson: exact }))
     assert.deepEqual(kept.result.response_content, { id: 12345678901234567890n })
+  })
+
+  test('the schemas of every library are sent and accepted', async (t) => {
+    const { parley, key } = await enter()
+    const client = clientOf(parley, key)
+    const jobs = Object.values(LIBRARIES)
+      .flat()
+      .filter(({ schema }) => readSchema(schema).ok)
+      .map(
+        (emitted): JobFields => ({
+          ...asked,
+          response_format: { format: 'json', schema: answerSchemaOf(emitted) },
+        }),
+      )
+    const ids = await client.messages.createBatch(jobs)
+    t.diagnostic(`${ids.length} schemas`)
+    assert.ok(ids.length > 300 && ids.length === jobs.length)
   })
 })
 
