@@ -453,7 +453,7 @@ onEachStore(async () => {
     models.script = ({ body }) => (JSON.stringify(body).includes('slow') ? reply.stall() : undefined)
     const { input_file_id } = await submit(openai, [chatLine('slow')])
     const batch = { input_file_id, endpoint: CHAT, completion_window: '24h' } as const
-    for (let more = 1; more < 100; more++) await openai.batches.create(batch)
+    await Promise.all(Array.from({ length: 99 }, () => openai.batches.create(batch)))
     await models.received(100)
     const other = openaiOf(parley, await parley.key('user_max', 'other'))
     assert.equal((await run(t, other, [chatLine('quick')])).status, 'completed')
