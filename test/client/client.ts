@@ -77,7 +77,7 @@ export const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFo
 /** Makes jobs that ask `number 0`, `number 1` and so on. */
 export const numbered = (count: number) => Array.from({ length: count }, (_, at) => asking(`number ${at}`))
 
-export interface FaultyStage extends Stage, Omit<Faulty, 'clock'> {
+export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'parley' | 'models'> {
   readonly key: string
   readonly clientClock: HurriedClock
 }
@@ -86,7 +86,7 @@ export interface FaultyStage extends Stage, Omit<Faulty, 'clock'> {
 export async function startFaulty(
   t: Lifetime,
   { tier = 'user_max', client = {}, ...options }: StageOptions & StartOptions = {},
-): Promise<FaultyStage> {
+): Promise<FaultyPlace & Pick<Stage, 'clock'>> {
   const stage = await startStage(t, options)
   const key = await stage.parley.key(tier)
   const { clock: clientClock, ...faulty } = await faultyClient(t, stage.parley, key, client)
@@ -101,10 +101,7 @@ interface StartOptions {
 /** As `startFaulty`, with one Parley for the tests of a suite. */
 export async function shareFaulty(options: StageOptions = {}) {
   const enter = await shareStage(options)
-  return async (
-    t: Lifetime,
-    { tier, client = {} }: StartOptions = {},
-  ): Promise<Omit<FaultyStage, 'models' | 'clock'> & Pick<SharedStage, 'models'>> => {
+  return async (t: Lifetime, { tier, client = {} }: StartOptions = {}): Promise<FaultyPlace> => {
     const stage = await enter()
     const key = tier ? await stage.parley.key(tier, `${stage.account}-${tier}`) : stage.key
     const { clock: clientClock, ...faulty } = await faultyClient(t, stage.parley, key, client)

@@ -4,29 +4,36 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { pendingResponsesAre, startStage } from '../http/stage.ts'
+import { pendingResponsesAre } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { asking, clientOf, numbered, reasonOf, startFaulty } from './client.ts'
+import { asking, clientOf, type FaultyPlace, numbered, reasonOf, shareFaulty, startFaulty } from './client.ts'
 import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
 /** Creates jobs. The model server answers only those that say "now", until it is released. */
-async function startWaiting(t: TestContext, contents: readonly string[], settings = {}) {
-  const stage = await startFaulty(t, {
-    settings,
-    script: ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall()),
-  })
-  const ids = await stage.client.messages.createBatch(contents.map(asking))
-  await stage.models.received(contents.length)
-  return { ...stage, ids, id: ids[0] ?? '' }
+async function prepare(place: FaultyPlace, contents: readonly string[]) {
+  const { models, client } = place
+  models.script = ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall())
+  const ids = await client.messages.createBatch(contents.map(asking))
+  await models.received(contents.length)
+  return { ...place, ids, id: ids[0] ?? '' }
 }
 
 const readsOf = ({ requests }: FaultyProxy) =>
   requests.filter(({ method, path }) => method === 'GET' && path.startsWith('/api/v1/messages'))
 
-onAnyStore(() => {
+onAnyStore(async () => {
+  const start = await shareFaulty()
+
+  /** Starts once the waits of the test before are over. */
+  async function startWaiting(t: TestContext, contents: readonly string[]) {
+    const stage = await start(t)
+    await pendingResponsesAre(t, stage.parley, 0)
+    return prepare(stage, contents)
+  }
+
   test('a wait is one request that the server answers when the job has ended', async (t) => {
     const { parley, models, client, proxy, clientClock, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)
@@ -43,10 +50,11 @@ onAnyStore(() => {
   })
 
   test('a wait continues when its time at the server is over', async (t) => {
-    const { parley, models, clock, client, proxy, id } = await startWaiting(t, ['Hello'])
+    const own = await startFaulty(t)
+    const { parley, models, client, proxy, id } = await prepare(own, ['Hello'])
     const waiting = client.messages.wait(id)
     await pendingResponsesAre(t, parley, 1)
-    clock.advance(50_000)
+    own.clock.advance(50_000)
     await proxy.received(1 + 1 + 3)
     await pendingResponsesAre(t, parley, 1)
     models.release()
@@ -55,7 +63,7 @@ onAnyStore(() => {
   })
 
   test('waitAll for 1,000 jobs makes fewer than 30 reads', async (t) => {
-    const { client, proxy } = await startFaulty(t)
+    const { client, proxy } = await start(t)
     const ids = await client.messages.createBatch(numbered(1000))
     const ended = await client.messages.waitAll(ids)
     assert.deepEqual(
@@ -124,9 +132,8 @@ onAnyStore(() => {
   })
 
   test('a server with too many pending responses is read every few seconds instead', async (t) => {
-    const { models, client, proxy, clientClock, ids } = await startWaiting(t, ['Hello', 'too'], {
-      sync: { max_waiters: 0 },
-    })
+    const full = await startFaulty(t, { settings: { sync: { max_waiters: 0 } } })
+    const { models, client, proxy, clientClock, ids } = await prepare(full, ['Hello', 'too'])
     const waiting = client.messages.waitAll(ids)
     await proxy.received(2 + 8)
     models.release()
@@ -140,7 +147,8 @@ onAnyStore(() => {
   })
 
   test('results that do not fit into one response are returned in several', async (t) => {
-    const { client, proxy } = await startFaulty(t, { script: () => reply.text('x'.repeat(3_000_000)) })
+    const { models, client, proxy } = await start(t)
+    models.script = () => reply.text('x'.repeat(3_000_000))
     const ids = await client.messages.createBatch(numbered(5))
     await Promise.all(ids.map((id) => client.messages.wait(id)))
     const before = readsOf(proxy).length
@@ -230,9 +238,10 @@ onAnyStore(() => {
   })
 
   test('createAndWait has one timeout for everything, and its key finds the job again', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
+    const { parley, key, models } = await start(t)
+    models.script = () => reply.stall()
     const clock = new FakeClock()
-    const client = clientOf(parley, await parley.key(), { clock })
+    const client = clientOf(parley, key, { clock })
     const creating = client.messages.createAndWait(asking('Hello'), { timeout: 10 })
     await models.received(1)
     clock.advance(10_000)
