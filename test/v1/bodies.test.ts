@@ -62,6 +62,7 @@ onAnyStore(() => {
       ...{ instructions: 'Be brief.', metadata: { a: 'b' }, reasoning: { effort: 'low' } },
       ...{ max_output_tokens: 9, input: INPUT },
     })
+    await response(`get ${one}`, undefined, id)
     bodies.push([LIST, await ask(200, `get ${one}/input_items`, undefined, id)])
     await response(`post ${one}/cancel`, undefined, id)
     await ask(200, `delete ${one}`, undefined, id)
