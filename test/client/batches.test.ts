@@ -13,8 +13,8 @@ const UNRETRIED = { tier: 'user_go', client: { maxRetries: 0 } }
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
-onAnyStore(async () => {
-  const start = await shareFaulty()
+onAnyStore(() => {
+  const start = shareFaulty()
 
   test('75 jobs are sent in batches that the tier allows, and the IDs are in the order of the jobs', async (t) => {
     const { client, proxy } = await start(t)

@@ -99,8 +99,8 @@ interface StartOptions {
 }
 
 /** As `startFaulty`, with one Parley for the tests of a suite. */
-export async function shareFaulty(options: StageOptions = {}) {
-  const enter = await shareStage(options)
+export function shareFaulty(options: StageOptions = {}) {
+  const enter = shareStage(options)
   return async (t: Lifetime, { tier, client = {} }: StartOptions = {}): Promise<FaultyPlace> => {
     const stage = await enter()
     const key = tier ? await stage.parley.key(tier, `${stage.account}-${tier}`) : stage.key

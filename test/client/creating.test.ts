@@ -1,6 +1,6 @@
 /** The client's single creates, against a real server. */
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import {
   AuthenticationError,
   InvalidRequestError,
@@ -15,12 +15,16 @@ import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { startParley } from '../parley.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { asking, clientOf, HurriedClock, reasonOf } from './client.ts'
 
-onAnyStore(async () => {
-  const simulated = await startParley({ after })
+onAnyStore(() => {
+  const simulated = onFirstUse((t) => startParley(t))
   let accounts = 0
-  const newClient = async () => clientOf(simulated, await simulated.key('user_max', `account-${++accounts}`))
+  const newClient = async () => {
+    const parley = await simulated()
+    return clientOf(parley, await parley.key('user_max', `account-${++accounts}`))
+  }
 
   test('create resolves with the completed job, as a read shows it', async () => {
     const client = await newClient()
@@ -76,7 +80,7 @@ onAnyStore(async () => {
   })
 
   test('each error response has its class, with status, details and request ID', async () => {
-    const client = await newClient()
+    const [parley, client] = [await simulated(), await newClient()]
     const refused = async <T extends ParleyError>(
       call: Promise<unknown>,
       type: new (...args: never) => T,
@@ -90,8 +94,8 @@ onAnyStore(async () => {
     assert.equal(invalid.status, 400)
     assert.match(invalid.details ?? '', /^message_cache_ttl: /)
     assert.match(invalid.message, /message_cache_ttl/)
-    assert.equal((await refused(clientOf(simulated, 'prl_nobody').me(), AuthenticationError)).status, 401)
-    const free = clientOf(simulated, await simulated.key('user_free'))
+    assert.equal((await refused(clientOf(parley, 'prl_nobody').me(), AuthenticationError)).status, 401)
+    const free = clientOf(parley, await parley.key('user_free'))
     await refused(free.messages.create({ ...asking('x'), model: 'gpt-5' }), PermissionError)
     const missing = await refused(client.messages.retrieve('../me'), NotFoundError)
     assert.match(missing.details ?? '', /does not exist or has expired/)

@@ -6,8 +6,8 @@ import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { asking, reasonOf, shareFaulty } from './client.ts'
 
-onAnyStore(async () => {
-  const start = await shareFaulty()
+onAnyStore(() => {
+  const start = shareFaulty()
 
   test('a cancelled job has failed, is cancelled again without an error, and ends its waits', async (t) => {
     const { models, client } = await start(t)

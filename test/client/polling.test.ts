@@ -11,8 +11,8 @@ import { job } from '../parley.ts'
 import { clientOf, numbered, reasonOf, shareFaulty } from './client.ts'
 import { type Fault, startFaultyProxy } from './faulty-proxy.ts'
 
-onAnyStore(async () => {
-  const start = await shareFaulty()
+onAnyStore(() => {
+  const start = shareFaulty()
 
   /** Creates a job whose call the model server holds, and a client of an earlier server. */
   async function stalledJob(t: TestContext) {

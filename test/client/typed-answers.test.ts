@@ -92,8 +92,8 @@ function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
   return props?.jsonSchema === undefined ? jsonSchema(schema) : (type as AnswerSchema)
 }
 
-onAnyStore(async () => {
-  const enter = await shareStage()
+onAnyStore(() => {
+  const enter = shareStage()
   const start = async (answer: unknown) => {
     const stage = await enter(() => reply.json(answer))
     return { ...stage, client: clientOf(stage.parley, stage.key) }

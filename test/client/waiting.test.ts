@@ -24,8 +24,8 @@ async function prepare(place: FaultyPlace, contents: readonly string[]) {
 const readsOf = ({ requests }: FaultyProxy) =>
   requests.filter(({ method, path }) => method === 'GET' && path.startsWith('/api/v1/messages'))
 
-onAnyStore(async () => {
-  const start = await shareFaulty()
+onAnyStore(() => {
+  const start = shareFaulty()
 
   /** Starts once the waits of the test before are over. */
   async function startWaiting(t: TestContext, contents: readonly string[]) {

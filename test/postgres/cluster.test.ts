@@ -3,15 +3,20 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, statSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { Client } from 'pg'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { type Stop, startCluster } from './cluster.ts'
 
-const cluster = await startCluster({ settings: { max_connections: 7 } })
-after(() => cluster.stop())
+const sharedCluster = onFirstUse(async (t) => {
+  const cluster = await startCluster({ settings: { max_connections: 7 } })
+  t.after(() => cluster.stop())
+  return cluster
+})
 
 for (const how of ['fast', 'immediate'] satisfies Stop[]) {
   test(`what was committed outlives a restart that is ${how}`, async () => {
+    const cluster = await sharedCluster()
     const [url, pid, log] = [cluster.url(), cluster.pid, cluster.log()]
     await query(`create table kept_${how} (word text)`)
     await query(`insert into kept_${how} values ('durable')`)
@@ -56,12 +61,14 @@ test('commits wait for the disk, and settings can be overridden', async () => {
 })
 
 test('a port in use is reported', async () => {
+  const cluster = await sharedCluster()
   await assert.rejects(startCluster({ port: cluster.port }), /could not bind/)
 })
 
 test('the server does not run as root', {
   skip: process.getuid?.() !== 0 && 'we are not root',
-}, () => {
+}, async () => {
+  const cluster = await sharedCluster()
   assert.notEqual(statSync(`/proc/${cluster.pid}`).uid, 0)
 })
 
@@ -79,7 +86,7 @@ async function saidBy(holder: ChildProcess): Promise<{ url: string; folder: stri
 }
 
 async function query(text: string): Promise<object[]> {
-  const client = new Client(cluster.url())
+  const client = new Client((await sharedCluster()).url())
   await client.connect()
   try {
     return (await client.query<object>(text)).rows

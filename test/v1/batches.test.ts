@@ -1,6 +1,6 @@
 /** Batches below /v1, through OpenAI's own client. */
 import assert from 'node:assert/strict'
-import test, { after, type TestContext } from 'node:test'
+import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
 import { toFile } from 'openai'
 import { isPostgres } from '../../src/store/open.ts'
@@ -13,6 +13,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Lifetime, type ParleyOptions, startParley } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 import { type SharedStage, shared } from './shared-stage.ts'
 
@@ -103,12 +104,12 @@ async function linesOf(openai: OpenAI, fileId: string | undefined): Promise<Line
 const codesOf = (lines: readonly Line[]) =>
   Object.fromEntries(lines.map(({ custom_id, error }) => [custom_id, error?.code]))
 
-onEachStore(async () => {
-  const enter = shared(await startOwn({ after }, {}))
+onEachStore(() => {
+  const enter = shared(onFirstUse((t) => startOwn(t, {})))
 
   /** Enters the shared Parley, or one of the test's own if there are options. */
   async function start(t: TestContext, options?: ParleyOptions): Promise<SharedStage> {
-    return options === undefined ? enter() : shared(await startOwn(t, options))()
+    return options === undefined ? enter() : shared(() => startOwn(t, options))()
   }
 
   const setCaps = async ({ parley, account }: SharedStage, jobs: number | 'none') => {

@@ -31,8 +31,8 @@ async function thrown<T>(promise: Promise<unknown>, type: Thrown<T>): Promise<T>
   return error
 }
 
-onEachStore(async () => {
-  const enter = await shareStage({ settings: SETTINGS })
+onEachStore(() => {
+  const enter = shareStage({ settings: SETTINGS })
 
   test('a completion has every field that the client promises', async () => {
     const { openai } = await enter(() => reply.text('Hi.'))
@@ -172,8 +172,8 @@ onEachStore(async () => {
 })
 
 // What the client sends and reads does not depend on the store.
-onAnyStore(async () => {
-  const enter = await shareStage({ settings: SETTINGS })
+onAnyStore(() => {
+  const enter = shareStage({ settings: SETTINGS })
 
   test('every reasoning effort and verbosity that the client knows is sent to the model', async () => {
     const { openai, models } = await enter()

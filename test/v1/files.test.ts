@@ -7,7 +7,7 @@ import { writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import OpenAI, { toFile } from 'openai'
 import { request } from 'undici'
 import { deleteAccount } from '../../src/admin/delete-account.ts'
@@ -18,6 +18,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { type Parley, startParley } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
@@ -48,18 +49,19 @@ async function assertNothingStored(parley: Parley, account: string): Promise<voi
   assert.ok(isFirst, 'a file is left')
 }
 
-onEachStore(async () => {
+onEachStore(() => {
   const settings = { tiers: { user_go: { max_file_bytes: 300_000 } } }
-  const parley = await startParley({ after }, { settings })
+  const shared = onFirstUse((t) => startParley(t, { settings }))
   let accounts = 0
   const enter = async (tier = 'user_max') => {
+    const parley = await shared()
     const account = `account-${++accounts}`
     const key = await parley.key(tier, account)
-    return { account, key, openai: openaiOf(parley, key, { maxRetries: 0 }) }
+    return { parley, account, key, openai: openaiOf(parley, key, { maxRetries: 0 }) }
   }
 
   test('the official client uploads from a stream and from memory, reads, lists and deletes', async () => {
-    const { account, openai } = await enter()
+    const { parley, account, openai } = await enter()
     const content = randomBytes(3 * PIECE_BYTES + 5)
     const path = join(parley.folder, 'lines.jsonl')
     await writeFile(path, content)
@@ -105,7 +107,7 @@ onEachStore(async () => {
   })
 
   test('a HEAD request for a content has its length, and reads none of it', async (t) => {
-    const { key } = await enter()
+    const { parley, key } = await enter()
     const { body } = await send(parley, key, multipart({ purpose: 'batch' }))
     const { mock } = t.mock.method(parley.store, 'readPiece')
     const headers = { authorization: `Bearer ${key}` }
@@ -115,7 +117,7 @@ onEachStore(async () => {
   })
 
   test('uploads that cannot be read get 400, 413 or 415, and leave nothing behind', async () => {
-    const { account, key } = await enter('user_go')
+    const { parley, account, key } = await enter('user_go')
     const whole = multipart({ purpose: 'batch' }, randomBytes(290_000))
     const fields = Array.from({ length: 40 }, (_, n) => [`f${n}`, ''])
     const cases: readonly [string, number, Uint8Array, string?][] = [
@@ -217,7 +219,7 @@ onEachStore(async () => {
   })
 
   test('an upload whose client hangs up leaves nothing behind', async () => {
-    const { account, key } = await enter()
+    const { parley, account, key } = await enter()
     const socket = await begunUpload(parley, key, 2_000_000, account)
     socket.destroy()
     for (let left = 1; left > 0; ) left = (await parley.store.quotaUse(account)).storedBytes
@@ -295,6 +297,7 @@ onEachStore(async () => {
   })
 
   test('deleting an account deletes its files', async () => {
+    const parley = await shared()
     const upload = async (account: string) =>
       send(parley, await parley.key('user_max', account), multipart({ purpose: 'batch' }))
     const [mine, others] = [await upload('acme'), await upload('other')]

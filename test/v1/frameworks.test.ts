@@ -26,8 +26,8 @@ const fetchOnce: typeof fetch = async (...request) => {
   return new Response(response.body, { status: 400, headers: response.headers })
 }
 
-onAnyStore(async () => {
-  const enter = await shareStage()
+onAnyStore(() => {
+  const enter = shareStage()
 
   test('generateText and generateObject of the AI SDK', async () => {
     const { parley, models, key } = await enter(() => reply.text('Hi.'))

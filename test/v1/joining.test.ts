@@ -43,8 +43,8 @@ async function abandoned(
   await pendingResponsesAre(t, parley, 0)
 }
 
-onEachStore(async () => {
-  const enter = await shareStage()
+onEachStore(() => {
+  const enter = shareStage()
 
   test('ten retries of one held create are one call of the model', async (t) => {
     const { parley, models, clock } = await startStage(t, { script: numbered })

@@ -24,8 +24,8 @@ async function ended(openai: OpenAI, id: string): Promise<OpenAI.Responses.Respo
   }
 }
 
-onEachStore(async () => {
-  const enter = await shareStage()
+onEachStore(() => {
+  const enter = shareStage()
 
   test('a held response has its output, and what it was created from', async () => {
     const { openai, models } = await enter(() => reply.text('Hi.'))

@@ -1,12 +1,13 @@
 /** Events of background responses, as OpenAI's own client verifies them, and how operators see and replay them. */
 import assert from 'node:assert/strict'
-import test, { after, type TestContext } from 'node:test'
+import test, { type TestContext } from 'node:test'
 import { adminOf } from '../http/admin/admin.ts'
 import { granted } from '../http/expect.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 import { shared } from './shared-stage.ts'
 import { submitBatch } from './submit-batch.ts'
@@ -15,11 +16,14 @@ const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
 
 const CALLBACKS = { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0] }
 
-onEachStore(async () => {
-  const models = await startModelServer({}, { after })
-  const settings = { callbacks: CALLBACKS }
-  const parley = await startParley({ after }, { upstream: models.baseUrl, settings })
-  const enter = shared({ parley, models })
+onEachStore(() => {
+  const enter = shared(
+    onFirstUse(async (t) => {
+      const models = await startModelServer({}, t)
+      const settings = { callbacks: CALLBACKS }
+      return { models, parley: await startParley(t, { upstream: models.baseUrl, settings }) }
+    }),
+  )
 
   /** Enters as an account with a webhook. */
   async function start(t: TestContext) {
