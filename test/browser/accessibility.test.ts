@@ -8,6 +8,7 @@ import { startReceiver } from '../receiver.ts'
 import { LONG } from '../support/long-form.ts'
 import { openaiOf } from '../v1/official-client.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
+import { createKey, play, press, rows, showContents } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const receiver = await startReceiver({
@@ -39,7 +40,6 @@ const openai = openaiOf(parley, key)
 await submitBatch(openai, ['one', 'two'])
 const batch = await submitBatch(openai, ['W'.repeat(300)], ['no json', '[]'])
 
-const rows = (page: Page) => page.locator('tbody tr').first().waitFor()
 interface Look {
   readonly name: string
   readonly path: string
@@ -63,11 +63,7 @@ const ALL: readonly Look[] = [
   { name: 'callbacks', path: '/callbacks', prepare: rows },
   { name: 'callback', path: `/callbacks/${jobId}`, prepare: rows },
   { name: 'accounts', path: '/accounts', prepare: rows },
-  {
-    name: 'new key',
-    path: '/accounts',
-    prepare: press('Create a key…'),
-  },
+  { name: 'new key', path: '/accounts', prepare: press('Create a key…') },
   { name: 'account', path: `/accounts/${account}`, prepare: rows },
   {
     name: 'suspended account',
@@ -84,26 +80,6 @@ const ALL: readonly Look[] = [
   { name: 'playground', path: '/playground', prepare: play },
 ]
 const LOOKS = ALL.filter(({ onlyLong }) => LONG || !onlyLong)
-
-function press(name: string) {
-  return async (page: Page) => {
-    await page.getByRole('button', { name }).click()
-    await page.getByRole('dialog').waitFor()
-  }
-}
-
-async function showContents(page: Page) {
-  await page.getByRole('button', { name: /Show contents/ }).click()
-  await page.getByRole('heading', { name: 'Repair' }).waitFor()
-}
-
-async function play(page: Page) {
-  await page.getByRole('button', { name: 'Create a key for one day' }).click()
-  await page.getByText('Key of').waitFor()
-  await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
-  await page.getByRole('button', { name: 'Send' }).click()
-  await page.getByRole('region', { name: 'the answer' }).waitFor()
-}
 
 interface Violation {
   readonly id: string
@@ -178,8 +154,7 @@ test('by keyboard alone: sign in, skip to the content, open a page, open and clo
 
 test('Ctrl + Enter sends in the playground, and moving a message keeps the focus on its button', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/playground')
-  await page.getByRole('button', { name: 'Create a key for one day' }).click()
-  await page.getByText('Key of').waitFor()
+  await createKey(page)
   await page.getByRole('button', { name: 'Add message' }).press('Enter')
   await page.keyboard.type('typed at once')
   await page.getByRole('button', { name: 'Move message 2 up' }).press('Enter')

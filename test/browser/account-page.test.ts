@@ -31,7 +31,7 @@ async function until(status: number, ask: () => Promise<{ status: number }>): Pr
   await eventually(ask, (answer) => answer.status === status)
 }
 
-async function confirm(page: Page, action: string) {
+async function confirmOpen(page: Page, action: string) {
   await page.getByRole('dialog').getByRole('button', { name: action }).click()
   await page.getByRole('dialog').waitFor({ state: 'detached' })
 }
@@ -54,7 +54,7 @@ test('an account is suspended and resumed', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/accounts/stopped')
   await page.getByRole('button', { name: 'Suspend account…' }).click()
   await page.getByRole('dialog').getByText('rejected with 403').waitFor()
-  await confirm(page, 'Suspend account')
+  await confirmOpen(page, 'Suspend account')
   await page.getByText('suspended since').waitFor()
   await until(403, () => create(key))
   assert.equal((await parley.get('/api/v1/me', key)).body.data.suspended, true)
@@ -93,7 +93,7 @@ test('its jobs are cancelled: queued ones, and running ones on request', async (
   await server.received(before + 1)
   const page = await visit(t, browser, parley, '/dashboard/accounts/busy')
   await page.getByRole('button', { name: 'Cancel jobs…' }).click()
-  await confirm(page, 'Cancel jobs')
+  await confirmOpen(page, 'Cancel jobs')
   await page.getByRole('status').getByText('2 jobs were cancelled.').waitFor()
   assert.equal(
     (await parley.get(`/api/v1/messages/${body.data.job_ids[0]}`, key)).body.data.status,
@@ -101,7 +101,7 @@ test('its jobs are cancelled: queued ones, and running ones on request', async (
   )
   await page.getByRole('button', { name: 'Cancel jobs…' }).click()
   await page.getByLabel(/Also cancel running jobs/).check()
-  await confirm(page, 'Cancel jobs')
+  await confirmOpen(page, 'Cancel jobs')
   await page.getByRole('status').getByText('1 job was cancelled.').waitFor()
   for (const id of body.data.job_ids) {
     assert.equal((await parley.ended(id, key)).body.data.error.code, 'cancelled')

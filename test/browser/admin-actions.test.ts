@@ -4,6 +4,7 @@ import test, { after } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
 import { job, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
+import { confirm, rowsAre } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 onEachStore(async () => {
@@ -27,20 +28,19 @@ onEachStore(async () => {
     const [first] = body.data.job_ids
     await receiver.received(3)
     const page = await visit(t, browser, parley, '/dashboard/callbacks')
-    await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
+    await rowsAre(page, 3)
     await page.goto(`/dashboard/callbacks/${first}`)
     await page.getByText('not today').waitFor()
     await page.getByRole('button', { name: /Replay the callback/ }).click()
     await receiver.received(4)
     await page.getByText('HTTP 200').waitFor()
     await page.getByRole('link', { name: 'Callbacks', exact: true }).last().click()
-    await page.getByRole('button', { name: 'Replay all failed…' }).click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Replay all' }).click()
+    await confirm(page, 'Replay all failed…', 'Replay all')
     await page.getByText('2 callbacks are due now.').waitFor()
     await receiver.received(6)
     await page.getByText('No callbacks have failed').waitFor()
     await page.getByRole('link', { name: 'delivered' }).click()
-    await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 3)
+    await rowsAre(page, 3)
   })
 
   test('a key is created, shown once, works, and is revoked; tiers and secrets change', async (t) => {
@@ -81,8 +81,7 @@ onEachStore(async () => {
 
     await page.getByRole('link', { name: 'newcomer', exact: true }).click()
     await page.getByRole('heading', { name: 'Keys of newcomer' }).waitFor()
-    await page.getByRole('button', { name: /^Rotate key_/ }).click()
-    await dialog.getByRole('button', { name: 'Rotate' }).click()
+    await confirm(page, /^Rotate key_/, 'Rotate')
     const rotated = (await dialog.locator('[data-key]').textContent()) ?? ''
     await dialog.getByRole('button', { name: 'I have saved it' }).click()
     for (const key of [made, rotated])
@@ -94,9 +93,7 @@ onEachStore(async () => {
     await dialog.getByRole('button', { name: 'Revoke' }).click()
     await page.getByText('revoked', { exact: true }).waitFor()
     const keys = await parley.store.listKeys()
-    const isRevoked = keys
-      .filter(({ account }) => account === 'newcomer')
-      .map(({ revokedAtMs }) => revokedAtMs !== null)
-    assert.deepEqual(isRevoked.sort(), [false, true])
+    const revoked = keys.filter((one) => one.account === 'newcomer').map((one) => one.revokedAtMs !== null)
+    assert.deepEqual(revoked.sort(), [false, true])
   })
 })

@@ -2,11 +2,11 @@
  * Starts a Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some of which fail, and some failing
  * callbacks.
  */
+import { type Clock, systemClock } from '../../src/clock.ts'
 import { ADMIN_TOKEN, type Lifetime, type Parley, startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
 import { openaiOf } from '../v1/official-client.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
-import { fastClock } from './fast-clock.ts'
 
 /** The clock runs this many times faster than real time, so that a picture of 15 minutes takes less than one. */
 const TIMES = 20
@@ -18,8 +18,6 @@ export interface BusyParley {
   readonly job: string
   /** A running batch. */
   readonly batch: string
-  /** Ends the load. */
-  stop(): void
 }
 
 const TOPICS = [
@@ -28,6 +26,12 @@ const TOPICS = [
   'Translate “harbour” into Dutch.',
   'Summarise the minutes.',
 ]
+/** Directives for the simulator, each with the chance of a job to get it or an earlier one. */
+const FAILURES = [
+  ['[[fail model_error]] ', 0.03],
+  ['[[fail timeout]] ', 0.05],
+  ['[[fail content_policy_violation]] ', 0.06],
+] as const
 const SCHEMA = {
   type: 'object',
   properties: { river: { type: 'string' }, km: { type: 'number' } },
@@ -44,7 +48,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
         : { kind: 'answer' },
   })
   const parley = await startParley(t, {
-    clock: fastClock(TIMES),
+    clock: fastClock(),
     settings: {
       jobs: { concurrency: 12 },
       callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 30] },
@@ -60,14 +64,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T
   const element = () => {
     const chance = random()
-    const directive =
-      chance < 0.03
-        ? '[[fail model_error]] '
-        : chance < 0.05
-          ? '[[fail timeout]] '
-          : chance < 0.06
-            ? '[[fail content_policy_violation]] '
-            : ''
+    const [directive = ''] = FAILURES.find(([, below]) => chance < below) ?? []
     const delay = `[[delay ${(0.5 + random() ** 3 * 14).toFixed(1)}s]] `
     const withSchema = random() < 0.3
     return {
@@ -119,7 +116,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   await submitBatch(openai, words(2), ['no json'])
   const { id: batch } = await submitBatch(openai, words(900))
   await new Promise((resolve) => setTimeout(resolve, 3000))
-  return { parley, job, batch, stop: () => clearInterval(timer) }
+  return { parley, job, batch }
 }
 
 /** Runs the actions of two operators, for the audit log; one of them is rejected. */
@@ -143,5 +140,16 @@ function seeded(state: number): () => number {
   return () => {
     seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296
     return seed / 4_294_967_296
+  }
+}
+
+function fastClock(): Clock {
+  const beganMs = systemClock.nowMs()
+  const steadyBeganMs = systemClock.steadyMs()
+  const passedMs = () => (systemClock.steadyMs() - steadyBeganMs) * TIMES
+  return {
+    nowMs: () => Math.round(beganMs + passedMs()),
+    steadyMs: () => steadyBeganMs + passedMs(),
+    after: (ms, callback) => systemClock.after(ms / TIMES, callback),
   }
 }

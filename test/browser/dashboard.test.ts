@@ -1,11 +1,29 @@
-/** The dashboard's frame: signing in, unknown pages, settings, themes; and /docs beside it. */
+/** The dashboard's frame: signing in, unknown pages, settings, themes, the audit log; and /docs beside it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
-import { ADMIN_TOKEN, startParley } from '../parley.ts'
+import type { Page } from 'playwright-core'
+import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
+import { confirm, rowsAre } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const parley = await startParley({ after }, { settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } } })
 const browser = await openBrowser({ after })
+const key = await parley.key('user_max', 'acme')
+await parley.key('user_max', 'bob')
+
+const TROUBLE = { model: 'gpt-5-mini', since: 1_795_219_200, reason: 'unreachable', status: null }
+
+/** Replaces what the page gets as the overview. It gets no events, which would replace it again. */
+async function changeOverview(
+  page: Page,
+  change: (data: Answer['body']) => Record<string, unknown>,
+): Promise<void> {
+  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
+  await page.route('**/admin/api/overview', async (route) => {
+    const { data, ...rest } = await (await route.fetch()).json()
+    await route.fulfill({ json: { ...rest, data: { ...data, ...change(data) } } })
+  })
+}
 
 test('a wrong token is rejected with an explanation, the right one signs in, and signing out ends the session', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { signedIn: false, expected: /401/ })
@@ -52,20 +70,13 @@ test('charts are shown in a browser with an invalid language tag', async (t) => 
 })
 
 test('a time label at the end of a chart is not clipped', async (t) => {
-  const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
-  await page.route('**/admin/api/events', (route) => route.abort())
-  await page.route('**/admin/api/overview', async (route) => {
-    const response = await route.fetch()
-    const answer = await response.json()
+  const page = await visit(t, browser, parley, '/dashboard/settings')
+  await changeOverview(page, (data) => {
     // The charts end with the last sample, which may be some seconds old.
-    const end = answer.data.points.at(-1)?.at ?? answer.data.now
-    const fullMinutes = Math.floor(end / 300) * 300 + 1
-    const by = fullMinutes - end
-    const points = answer.data.points.map((point: { at: number }) => ({ ...point, at: point.at + by }))
-    await route.fulfill({
-      response,
-      json: { ...answer, data: { ...answer.data, now: answer.data.now + by, points } },
-    })
+    const end = data.points.at(-1)?.at ?? data.now
+    const by = Math.floor(end / 300) * 300 + 1 - end
+    const points = data.points.map((point: { at: number }) => ({ ...point, at: point.at + by }))
+    return { now: data.now + by, points }
   })
   await page.addInitScript(() => {
     const real = CanvasRenderingContext2D.prototype.fillText
@@ -138,22 +149,19 @@ test('/docs shows the routes under its policy', async (t) => {
 
 test('on a narrow screen an upstream that is skipped fits, with all that is known of it', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings', { width: 390 })
-  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
-  await page.route('**/admin/api/overview', async (route) => {
-    const json = await (await route.fetch()).json()
-    const message = `connect ECONNREFUSED ${'model-server.'.repeat(4)}example:8000`
-    json.data.upstreams = json.data.upstreams.map((upstream: object) => ({
+  const message = `connect ECONNREFUSED ${'model-server.'.repeat(4)}example:8000`
+  await changeOverview(page, ({ upstreams }) => ({
+    upstreams: upstreams.map((upstream: object) => ({
       ...upstream,
       name: 'the-model-servers-of-the-second-floor',
       running: 1000,
       concurrency_limit: 1000,
       max_concurrency: 10_000,
       skipped_until: Date.now() / 1000 + 3600,
-      unavailable: [{ model: 'gpt-5-mini', since: 1795219200, reason: 'unreachable', status: null, message }],
+      unavailable: [{ ...TROUBLE, message }],
       limited_accounts: 3,
-    }))
-    await route.fulfill({ json })
-  })
+    })),
+  }))
   await page.goto('/dashboard')
   await page.getByText('skipped').waitFor()
   await page.getByText('connect ECONNREFUSED').waitFor()
@@ -162,23 +170,86 @@ test('on a narrow screen an upstream that is skipped fits, with all that is know
 
 test('an upstream whose next check is due or in progress is not called healthy', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/settings')
-  await page.route('**/admin/api/events', (route) => route.fulfill({ status: 200, body: '' }))
-  let skippedUntil: number | null = Date.now() / 1000 - 3
-  await page.route('**/admin/api/overview', async (route) => {
-    const json = await (await route.fetch()).json()
-    const trouble = { since: 1795219200, reason: 'unreachable', status: null, message: 'ECONNREFUSED' }
-    json.data.upstreams = json.data.upstreams.map((upstream: object) => ({
-      ...upstream,
-      skipped_until: skippedUntil,
-      unavailable: [{ model: 'gpt-5-mini', ...trouble }],
-    }))
-    await route.fulfill({ json })
-  })
+  let skipped_until: number | null = Date.now() / 1000 - 3
+  const unavailable = [{ ...TROUBLE, message: 'ECONNREFUSED' }]
+  await changeOverview(page, ({ upstreams }) => ({
+    upstreams: upstreams.map((upstream: object) => ({ ...upstream, skipped_until, unavailable })),
+  }))
   await page.goto('/dashboard')
   await page.getByText('ECONNREFUSED').waitFor()
   assert.equal(await page.locator('.badge', { hasText: 'skipped' }).count(), 1)
-  skippedUntil = null
+  skipped_until = null
   await page.goto('/dashboard')
   await page.getByText('ECONNREFUSED').waitFor()
   assert.equal(await page.locator('.badge', { hasText: 'unavailable' }).count(), 1)
+})
+
+const acts = () => parley.store.listAuditEntries({ limit: 100 })
+const admin = (path: string, sent: unknown) =>
+  parley.post(`/admin/api${path}`, sent, undefined, { authorization: `Bearer ${ADMIN_TOKEN}` })
+
+test('an empty log says so', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/audit')
+  await page.getByText('The audit log is empty').waitFor()
+})
+
+test('the name entered at sign-in is in the log, in any script; it can be changed, and signing out forgets it', async (t) => {
+  const page = await visit(t, browser, parley, '/dashboard/accounts/acme', { signedIn: false })
+  await page.getByLabel('Admin token').fill(ADMIN_TOKEN)
+  await page.getByLabel('Your name (optional)').fill('x'.repeat(65))
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByText('The name can have at most 64 characters.').waitFor()
+  await page.getByLabel('Your name (optional)').fill('Łucja 李')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await confirm(page, 'Suspend account…', 'Suspend account')
+  await page.getByRole('button', { name: 'Resume account' }).waitFor()
+  assert.equal((await acts())[0]?.who, 'Łucja 李 from 127.0.0.1 (admin API)')
+  await page.getByRole('button', { name: /Your name for the audit log: Łucja 李/ }).click()
+  await page.getByRole('dialog', { name: 'Your name' }).getByLabel('Name').fill('Bo')
+  await page.keyboard.press('Enter')
+  await page.getByText('The audit log records your actions as Bo.').waitFor()
+  await page.reload()
+  await page.getByRole('button', { name: 'Resume account' }).click()
+  await page.getByRole('button', { name: 'Suspend account…' }).waitFor()
+  assert.equal((await acts())[0]?.who, 'Bo from 127.0.0.1 (admin API)')
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByLabel('Admin token').waitFor()
+  assert.equal(await page.evaluate('sessionStorage.length'), 0)
+})
+
+test('entries are shown newest first, by account, with their objects; rejected actions are marked', async (t) => {
+  const { body } = await parley.post('/api/v1/messages', job(), key)
+  const id = body.data.job_id
+  assert.equal((await admin(`/jobs/${id}/cancel`, {})).status, 409)
+  const caps = { max_monthly_jobs: 7, max_monthly_tokens: 'none' }
+  assert.equal((await admin('/accounts/bob/caps', caps)).status, 200)
+  const page = await visit(t, browser, parley, '/dashboard/audit')
+  const rows = page.locator('tbody tr')
+  await rows.first().waitFor()
+  const [set = '', refused = ''] = await rows.allTextContents()
+  assert.match(set, /set the caps of an account.*bob.*max_monthly_jobs: 7.*set/s)
+  assert.match(refused, /cancel a job.*acme.*refused.*it had already finished/s)
+  await rows.nth(1).getByRole('link').last().click()
+  await page.getByRole('heading', { name: 'Job', level: 1 }).waitFor()
+  await page.getByText(id).first().waitFor()
+  await page.goBack()
+  await page.getByLabel('Account', { exact: true }).fill('bob')
+  await page.getByRole('button', { name: 'Search' }).click()
+  await page.waitForURL(/account=bob/)
+  await rowsAre(page, 1)
+  await page.getByRole('row').getByRole('link', { name: 'bob' }).first().click()
+  await page.getByRole('heading', { name: 'bob', level: 1 }).waitFor()
+})
+
+test('a long log is paged to its end and back', async (t) => {
+  for (let left = 60; left > 0; left -= 1) {
+    await admin('/accounts/bob/tier', { tier: 'user_max' })
+  }
+  const page = await visit(t, browser, parley, '/dashboard/audit?account=bob')
+  await rowsAre(page, 50)
+  await page.getByRole('button', { name: 'Older' }).click()
+  await rowsAre(page, 11)
+  assert.equal(await page.getByRole('button', { name: 'Older' }).isDisabled(), true)
+  await page.getByRole('button', { name: 'Newest' }).click()
+  await rowsAre(page, 50)
 })

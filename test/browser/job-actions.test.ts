@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { job, startParley } from '../parley.ts'
+import { confirm } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const server = await startModelServer({ script: () => reply.stall() })
@@ -31,8 +32,7 @@ test('a running job is cancelled: the call is cut off, and the page shows how th
   await dialog.getByText('is aborted within a').waitFor()
   await dialog.getByRole('button', { name: 'Keep job' }).click()
   assert.equal((await parley.get(`/api/v1/messages/${running}`, key)).body.data.status, 'assigned')
-  await page.getByRole('button', { name: 'Cancel job…' }).click()
-  await dialog.getByRole('button', { name: 'Cancel job' }).click()
+  await confirm(page, 'Cancel job…', 'Cancel job')
   await page.locator('.badge', { hasText: 'failed' }).waitFor()
   await page.locator('.facts').getByText('cancelled', { exact: true }).waitFor()
   await page.getByRole('status').getByText('The job was cancelled.').waitFor()
@@ -43,8 +43,7 @@ test('a running job is cancelled: the call is cut off, and the page shows how th
   // The worker is free for the queued job, which is then cancelled while its page is open.
   await server.received(2)
   await page.goto(`/dashboard/jobs/${waiting}`)
-  await page.getByRole('button', { name: 'Cancel job…' }).click()
-  await dialog.getByRole('button', { name: 'Cancel job' }).click()
+  await confirm(page, 'Cancel job…', 'Cancel job')
   await page.getByRole('button', { name: 'Delete job…' }).waitFor()
 })
 
@@ -119,8 +118,7 @@ test('the failed jobs of a search are rerun, each once', async (t) => {
   assert.equal(await page.getByRole('button', { name: 'Rerun these jobs…' }).count(), 0)
   await page.goto('/dashboard/jobs?account=failing&status=failed')
   const rerun = async (result: string) => {
-    await page.getByRole('button', { name: 'Rerun these jobs…' }).click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Rerun jobs' }).click()
+    await confirm(page, 'Rerun these jobs…', 'Rerun jobs')
     await page.getByRole('status').getByText(result).waitFor()
   }
   await page.getByLabel('Metadata').fill('customer=acme')

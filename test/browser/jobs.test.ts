@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
 import { job, startParley } from '../parley.ts'
+import { rowsAre } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 onEachStore(async () => {
@@ -27,7 +28,7 @@ onEachStore(async () => {
     await page.goBack()
     await page.getByText('timeout', { exact: true }).waitFor()
     await page.goBack()
-    await page.waitForFunction((count) => document.querySelectorAll('tbody tr').length === count, all)
+    await rowsAre(page, all)
     await page.getByLabel('Account').fill('nobody')
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText('No matching jobs').waitFor()

@@ -7,6 +7,28 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
+/**
+ * Replaces the stream of events, inside the page: the first one by a stream that falls silent, or each by one that says nothing
+ * but that it is alive.
+ */
+function imitateEvents({ once }: { readonly once: boolean }): void {
+  const real = window.fetch
+  window.fetch = async (input, init) => {
+    if (!String(input).endsWith('/events')) return await real(input, init)
+    if (once) window.fetch = real
+    const alive = new TextEncoder().encode(': alive\n\n')
+    const body = new ReadableStream({
+      start: (controller) => {
+        controller.enqueue(alive)
+        sessionStorage.setItem('opened', String(Date.now()))
+        if (!once) setInterval(() => controller.enqueue(alive), 1000)
+        init?.signal?.addEventListener('abort', () => controller.error(init.signal?.reason))
+      },
+    })
+    return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+  }
+}
+
 onEachStore(async () => {
   const parley = await startParley({ after })
   const browser = await openBrowser({ after })
@@ -77,22 +99,7 @@ onEachStore(async () => {
   test('a stream that falls silent without ending counts as lost, and is opened again', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard/settings')
     await page.clock.install()
-    await page.addInitScript(() => {
-      const real = window.fetch
-      window.fetch = async (input, init) => {
-        if (!String(input).endsWith('/events')) return await real(input, init)
-        window.fetch = real
-        const signal = init?.signal
-        const body = new ReadableStream({
-          start: (controller) => {
-            controller.enqueue(new TextEncoder().encode(': points follow\n\n'))
-            sessionStorage.setItem('opened', String(Date.now()))
-            signal?.addEventListener('abort', () => controller.error(signal.reason))
-          },
-        })
-        return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
-      }
-    })
+    await page.addInitScript(imitateEvents, { once: true })
     const opened = page.waitForResponse(/\/admin\/api\/events$/)
     await page.goto('/dashboard')
     await page.getByText('Live', { exact: true }).waitFor()
@@ -109,20 +116,7 @@ onEachStore(async () => {
   test('on a slow connection, the overview is not asked for again before it has arrived', async (t) => {
     const page = await visit(t, browser, parley, '/dashboard/settings', { expected: /ERR_FAILED/ })
     await page.clock.install()
-    await page.addInitScript(() => {
-      const real = window.fetch
-      window.fetch = async (input, init) => {
-        if (!String(input).endsWith('/events')) return await real(input, init)
-        const alive = new TextEncoder().encode(': alive\n\n')
-        const body = new ReadableStream({
-          start: (controller) => {
-            controller.enqueue(alive)
-            setInterval(() => controller.enqueue(alive), 1000)
-          },
-        })
-        return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
-      }
-    })
+    await page.addInitScript(imitateEvents, { once: false })
     let isHeld = false
     const held: Route[] = []
     await page.route('**/admin/api/overview', (route) => (isHeld ? void held.push(route) : route.continue()))

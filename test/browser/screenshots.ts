@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
 import { type BusyParley, startBusyParley } from './busy-parley.ts'
+import { play, press, rows, showContents } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const { values, positionals } = parseArgs({
@@ -31,46 +32,23 @@ interface Shot {
   readonly signedIn?: boolean
   /** The height of the window for docs/pictures. It reaches the last panel if the picture is about that panel. */
   readonly docsHeight?: number
+  /** Waits for a table by default. */
   readonly prepare?: (page: Page) => Promise<unknown>
 }
 
 const SHOTS: readonly Shot[] = [
   { name: 'sign-in', path: () => '/dashboard', signedIn: false, prepare: wrongToken },
   { name: 'overview', path: () => '/dashboard', prepare: (page) => page.waitForSelector('.plot-box canvas') },
-  { name: 'jobs', path: () => '/dashboard/jobs', prepare: (page) => page.waitForSelector('tbody tr') },
+  { name: 'jobs', path: () => '/dashboard/jobs' },
   { name: 'job', path: ({ job }) => `/dashboard/jobs/${job}`, docsHeight: 1262, prepare: showContents },
   { name: 'delete-job', path: ({ job }) => `/dashboard/jobs/${job}`, prepare: press('Delete job…') },
-  { name: 'batches', path: () => '/dashboard/batches', prepare: (page) => page.waitForSelector('tbody tr') },
-  {
-    name: 'batch',
-    path: ({ batch }) => `/dashboard/batches/${batch}`,
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
-  {
-    name: 'callbacks',
-    path: () => '/dashboard/callbacks',
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
-  {
-    name: 'callback',
-    path: ({ job }) => `/dashboard/callbacks/${job}`,
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
-  {
-    name: 'accounts',
-    path: () => '/dashboard/accounts',
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
-  {
-    name: 'account',
-    path: () => '/dashboard/accounts/harbour-tools',
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
-  {
-    name: 'suspended',
-    path: () => '/dashboard/accounts/trial-42',
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
+  { name: 'batches', path: () => '/dashboard/batches' },
+  { name: 'batch', path: ({ batch }) => `/dashboard/batches/${batch}` },
+  { name: 'callbacks', path: () => '/dashboard/callbacks' },
+  { name: 'callback', path: ({ job }) => `/dashboard/callbacks/${job}` },
+  { name: 'accounts', path: () => '/dashboard/accounts' },
+  { name: 'account', path: () => '/dashboard/accounts/harbour-tools' },
+  { name: 'suspended', path: () => '/dashboard/accounts/trial-42' },
   { name: 'suspend', path: () => '/dashboard/accounts/acme', prepare: press('Suspend account…') },
   { name: 'wrong-cap', path: () => '/dashboard/accounts/harbour-tools', prepare: wrongCap },
   { name: 'secret', path: () => '/dashboard/accounts/acme', prepare: rotate },
@@ -79,14 +57,10 @@ const SHOTS: readonly Shot[] = [
   { name: 'operator', path: () => '/dashboard/settings', prepare: press(/name/i) },
   { name: 'cancel-jobs', path: () => '/dashboard/accounts/trial-42', prepare: press('Cancel jobs…') },
   { name: 'delete-account', path: () => '/dashboard/accounts/trial-42', prepare: deleteAccount },
-  { name: 'usage', path: () => '/dashboard/usage', prepare: (page) => page.waitForSelector('tbody tr') },
-  { name: 'audit', path: () => '/dashboard/audit', prepare: (page) => page.waitForSelector('tbody tr') },
+  { name: 'usage', path: () => '/dashboard/usage' },
+  { name: 'audit', path: () => '/dashboard/audit' },
   { name: 'new-key', path: () => '/dashboard/accounts', prepare: makeKey },
-  {
-    name: 'settings',
-    path: () => '/dashboard/settings',
-    prepare: (page) => page.waitForSelector('tbody tr'),
-  },
+  { name: 'settings', path: () => '/dashboard/settings' },
   { name: 'playground', path: () => '/dashboard/playground', prepare: play },
   { name: 'docs', path: () => '/docs', prepare: (page) => page.waitForLoadState('networkidle') },
 ]
@@ -99,10 +73,6 @@ async function wrongToken(page: Page) {
   await page.getByLabel('Admin token').fill('wrong')
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('alert').waitFor()
-}
-
-function press(name: string | RegExp) {
-  return (page: Page) => page.getByRole('button', { name }).click()
 }
 
 async function deleteAccount(page: Page) {
@@ -122,25 +92,11 @@ async function rotate(page: Page) {
   await page.getByRole('button', { name: 'Rotate now' }).waitFor()
 }
 
-async function showContents(page: Page) {
-  await page.getByRole('button', { name: /Show contents/ }).click()
-  await page.getByRole('heading', { name: 'Repair' }).waitFor()
-}
-
 async function makeKey(page: Page) {
   await page.getByRole('button', { name: 'Create a key…' }).click()
   await page.getByRole('dialog').getByLabel('Account').fill('newcomer')
   await page.getByRole('button', { name: 'Create', exact: true }).click()
   await page.getByText('This key is shown only once').waitFor()
-}
-
-async function play(page: Page) {
-  await page.getByRole('button', { name: 'Create a key for one day' }).click()
-  await page.getByText('Key of').waitFor()
-  await page.getByLabel('Fill in an example').selectOption('JSON with a schema')
-  await page.getByRole('button', { name: 'Send' }).click()
-  await page.getByRole('link', { name: 'Timeline and receipt' }).waitFor()
-  await page.locator('.step.is-here.is-completed').waitFor()
 }
 
 async function take(
@@ -162,7 +118,7 @@ async function take(
     signedIn,
     expected: /401/,
   })
-  await shot.prepare?.(page)
+  await (shot.prepare ?? rows)(page)
   await page.evaluate('scrollTo(0, 0)')
   await page.screenshot({ path, fullPage: !forDocs && shot.name !== 'docs' })
   for (const end of own) await end()

@@ -7,6 +7,7 @@ import { systemClock } from '../../src/clock.ts'
 import { monthOf } from '../../src/job/month.ts'
 import { reply, startModelServer } from '../model-server.ts'
 import { job, startParley } from '../parley.ts'
+import { rowsAre } from './steps.ts'
 import { openBrowser, visit } from './visit.ts'
 
 const DAY_MS = 86_400_000
@@ -45,6 +46,15 @@ const rowsOf = async (page: Page) => {
     )
 }
 
+async function downloaded(page: Page) {
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download as CSV' }).click(),
+  ])
+  const lines = (await readFile(await download.path(), 'utf8')).split('\r\n')
+  return { name: download.suggestedFilename(), lines }
+}
+
 test('each month has totals, newest first, and each account and model has a row', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/usage')
   const rows = await rowsOf(page)
@@ -68,12 +78,12 @@ test('filters are in the URL: one month, one account', async (t) => {
   const page = await visit(t, browser, parley, '/dashboard/usage')
   await page.getByLabel('Month').selectOption(earlier)
   await page.waitForURL(new RegExp(`month=${earlier}`))
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
+  await rowsAre(page, 2)
   await page.getByLabel('Account', { exact: true }).fill('bob')
   await page.getByRole('button', { name: 'Search' }).click()
   await page.getByText('No matching usage').waitFor()
   await page.goBack()
-  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 2)
+  await rowsAre(page, 2)
   assert.equal(await page.getByLabel('Account', { exact: true }).inputValue(), '')
 })
 
@@ -109,28 +119,14 @@ test('the bars show tokens or jobs of the newest month, by account or model, wit
 test('what is shown can be downloaded', async (t) => {
   const page = await visit(t, browser, parley, `/dashboard/usage?account=bob&month=${now}`)
   await rowsOf(page)
-  const [download] = await Promise.all([
-    page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Download as CSV' }).click(),
-  ])
-  assert.equal(download.suggestedFilename(), `parley-usage-${now}-bob.csv`)
-  const lines = (await readFile(await download.path(), 'utf8')).split('\r\n')
+  const { name, lines } = await downloaded(page)
+  assert.equal(name, `parley-usage-${now}-bob.csv`)
   assert.equal(lines[0], 'month,account,model,jobs,failed_jobs,cache_hits,calls,input_tokens,output_tokens')
   const stored = await parley.store.listUsage({ account: 'bob', month: now, limit: 10 })
   assert.deepEqual(
     lines.slice(1, -1),
-    stored.map((one) =>
-      [
-        now,
-        'bob',
-        one.model,
-        one.jobs,
-        one.failedJobs,
-        one.cacheHits,
-        one.calls,
-        one.inputTokens,
-        one.outputTokens,
-      ].join(','),
+    stored.map(({ model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens }) =>
+      [now, 'bob', model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens].join(','),
     ),
   )
   assert.equal(lines.length, 4)
@@ -150,11 +146,38 @@ test('with prices, the page and its export have the cost of each month, account 
   assert.equal(total?.at(-1), '0.007')
   assert.equal(row?.at(-1), '0.007')
   assert.match((await page.locator('thead').textContent()) ?? '', /Cost \(EUR\)/)
-  const [download] = await Promise.all([
-    page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Download as CSV' }).click(),
-  ])
-  const lines = (await readFile(await download.path(), 'utf8')).split('\r\n')
+  const { lines } = await downloaded(page)
   assert.match(lines[0] ?? '', /,output_tokens,cost$/)
   assert.match(lines[1] ?? '', /,7000$/)
+})
+
+/** Usage has more rows than its page loads at once. */
+const MODELS = 101
+const ACCOUNTS = 10
+
+test('the rest of a long list can be loaded, and until then its totals are marked as partial', async (t) => {
+  const names = Array.from({ length: MODELS }, (_, index) => `model-${index}`)
+  const targets = [{ upstream: 'openai', model: 'any' }]
+  const models = Object.fromEntries(names.map((name) => [name, { targets }]))
+  const settings = { models, tiers: { user_max: { max_batch_jobs: MODELS } } }
+  const long = await startParley(t, { settings })
+  for (let account = 0; account < ACCOUNTS; account += 1) {
+    const key = await long.key('user_max', `account-${account}`)
+    const jobs = names.map((model) => job({ model }))
+    const { body } = await long.post('/api/v1/messages/batches', jobs, key)
+    const [last, ...others] = body.data.job_ids
+    await long.get(`/api/v1/messages?ids=${others}&wait=50&wait_for=all`, key)
+    await long.ended(last, key)
+  }
+  const page = await visit(t, browser, long, '/dashboard/usage')
+  await page.getByText('Showing the first 1000 rows').waitFor()
+  const total = page.locator('.month')
+  assert.match((await total.textContent()) ?? '', /total so far/)
+  // The nine longest bars, and one for the rest.
+  await page.getByRole('button', { name: 'By model' }).click()
+  await page.getByText('92 others').waitFor()
+  await page.getByRole('button', { name: 'Load more' }).click()
+  await page.getByText('total so far').waitFor({ state: 'detached' })
+  assert.equal(await total.locator('.number').first().textContent(), '1,010')
+  assert.equal(await page.getByRole('button', { name: 'Load more' }).count(), 0)
 })

@@ -1,35 +1,24 @@
 /** The client's batches: any number of jobs, split as the tier allows. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import {
-  BatchError,
-  type BatchJob,
-  ConnectionError,
-  InvalidRequestError,
-  PermissionError,
-} from '../../client/src/index.ts'
+import { BatchError, ConnectionError, InvalidRequestError, PermissionError } from '../../client/src/index.ts'
 import { openDatabase } from '../http/database.ts'
-import { startStage } from '../http/stage.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { faultyClient } from './client.ts'
+import { asking, numbered, reasonOf, shareFaulty, startFaulty } from './client.ts'
 import type { FaultyProxy } from './faulty-proxy.ts'
 
-const numbered = (index: number): BatchJob => ({
-  model: 'gpt-5-mini',
-  response_format: { format: 'text' },
-  messages: [{ role: 'user', content: `number ${index}` }],
-})
-const jobs = (count: number) => Array.from({ length: count }, (_, index) => numbered(index))
+const UNRETRIED = { tier: 'user_go', client: { maxRetries: 0 } }
 
 /** Returns the number of jobs in each batch. */
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
 onAnyStore(() => {
+  const start = shareFaulty()
+
   test('75 jobs are sent in batches that the tier allows, and the IDs are in the order of the jobs', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
-    const ids = await client.messages.createBatch(jobs(75))
+    const { client, proxy } = await start(t)
+    const ids = await client.messages.createBatch(numbered(75))
     assert.deepEqual(sizes(proxy), [30, 30, 15])
     const ended = await client.messages.waitAll(ids)
     assert.deepEqual(
@@ -37,61 +26,52 @@ onAnyStore(() => {
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
     // The client asks only once for the tier's limits.
-    await client.messages.createBatch(jobs(1))
+    await client.messages.createBatch(numbered(1))
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })
 
   test('without jobs no request is sent', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key())
+    const { client, proxy } = await start(t)
     assert.deepEqual(await client.messages.createBatch([]), [])
     assert.equal(proxy.requests.length, 0)
   })
 
   test('if the tier is lowered meanwhile, its limit is loaded again, and the batches become smaller', async (t) => {
-    const { parley, clock } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max', 'acme'))
+    const { parley, clock, client, proxy } = await startFaulty(t)
     await client.me()
-    await parley.store.setTier('acme', 'user_free')
+    await parley.store.setTier('user_max', 'user_free')
     clock.advance(2000)
-    const ids = await client.messages.createBatch(jobs(5))
+    const ids = await client.messages.createBatch(numbered(5))
     assert.equal(new Set(ids).size, 5)
     assert.deepEqual(sizes(proxy), [5, 2, 2, 1])
   })
 
   test('a 403 for another reason than the length is thrown unchanged', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
-    const dear = { ...numbered(0), model: 'gpt-5' }
+    const { client, proxy } = await start(t, { tier: 'user_free' })
+    const dear = { ...asking('Hello'), model: 'gpt-5' }
     await assert.rejects(client.messages.createBatch([dear, dear]), PermissionError)
-    await assert.rejects(client.messages.createBatch(jobs(5), { batchSize: 3 }), /at most 2/)
+    await assert.rejects(client.messages.createBatch(numbered(5), { batchSize: 3 }), /at most 2/)
     assert.deepEqual(sizes(proxy), [2, 3])
   })
 
   test('batches are no larger than the server takes in bytes', async (t) => {
-    const { parley } = await startStage(t, { settings: { limits: { batch_body_bytes: 2000 } } })
-    const { client, proxy } = await faultyClient(t, parley, await parley.key())
-    const long = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(400) }] }
+    const { client, proxy } = await startFaulty(t, { settings: { limits: { batch_body_bytes: 2000 } } })
+    const long = asking('ü'.repeat(400))
     assert.equal((await client.messages.createBatch([long, long, long, long, long])).length, 5)
     assert.deepEqual(sizes(proxy), [2, 2, 1])
     // A job that is too large by itself is left to the server to reject.
-    const larger = { ...numbered(0), messages: [{ role: 'user' as const, content: 'ü'.repeat(1000) }] }
+    const larger = asking('ü'.repeat(1000))
     await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
   })
 
   test('an error midway reports what was created, and the same call continues from there', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
+    const { parley, client, proxy } = await startFaulty(t, UNRETRIED)
     proxy.script('pass', 'pass', 'pass', 'reset after')
-    const error = await client.messages.createBatch(jobs(45)).then(
-      () => assert.fail('it did not break off'),
-      (reason) => reason,
-    )
-    assert.ok(error instanceof BatchError)
+    const error = await reasonOf(client.messages.createBatch(numbered(45)), BatchError)
     assert.ok(error.cause instanceof ConnectionError)
     assert.equal(error.jobIds.length, 20)
     const { idempotencyKey } = error
-    const ids = await client.messages.createBatch(jobs(45), { idempotencyKey })
+    const ids = await client.messages.createBatch(numbered(45), { idempotencyKey })
     assert.deepEqual(ids.slice(0, 20), error.jobIds)
     assert.equal(new Set(ids).size, 45)
     // The third batch was created by the call whose response was lost.
@@ -99,41 +79,33 @@ onAnyStore(() => {
   })
 
   test('if the first batch fails, the same call with the key of the error creates no job twice', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_go'), { maxRetries: 0 })
+    const { parley, client, proxy } = await startFaulty(t, UNRETRIED)
     proxy.script('pass', 'reset after')
-    const error = await client.messages.createBatch(jobs(15)).then(
-      () => assert.fail('it did not break off'),
-      (reason) => reason,
-    )
-    assert.ok(error instanceof ConnectionError)
-    const ids = await client.messages.createBatch(jobs(15), { idempotencyKey: error.idempotencyKey })
+    const error = await reasonOf(client.messages.createBatch(numbered(15)), ConnectionError)
+    const ids = await client.messages.createBatch(numbered(15), { idempotencyKey: error.idempotencyKey })
     assert.equal(new Set(ids).size, 15)
     assert.equal(await (await openDatabase(t, parley)).jobCount(), 15)
   })
 
   test('an abort midway reports what was created, too', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
+    const { client, proxy } = await start(t, { tier: 'user_free' })
     const controller = new AbortController()
     proxy.script('pass', 'pass', 'silence')
-    const call = client.messages.createBatch(jobs(4), { signal: controller.signal })
+    const call = client.messages.createBatch(numbered(4), { signal: controller.signal })
     await proxy.received(3)
     const reason = new Error('enough')
     controller.abort(reason)
-    await assert.rejects(call, (error) => {
-      assert.ok(error instanceof BatchError)
-      assert.equal(error.jobIds.length, 2)
-      assert.equal(error.cause, reason)
-      return true
-    })
+    const error = await reasonOf(call, BatchError)
+    assert.deepEqual([error.jobIds.length, error.cause], [2, reason])
   })
 
   test('a job that is not JSON is found before any is created', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_free'))
+    const { client, proxy } = await start(t, { tier: 'user_free' })
     const callback = { callback_url: 'https://example.com', callback_payload: { order: 1n } }
-    await assert.rejects(client.messages.createBatch([...jobs(4), { ...numbered(4), callback }]), TypeError)
+    await assert.rejects(
+      client.messages.createBatch([...numbered(4), { ...asking('Call me'), callback }]),
+      TypeError,
+    )
     assert.equal(proxy.requests.length, 0)
   })
 })

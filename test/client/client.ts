@@ -1,7 +1,16 @@
 /** Creates clients of a Parley for tests, direct or through a network that fails. Their pauses end at once. */
+import assert from 'node:assert/strict'
 import type { Clock } from '../../client/src/clock.ts'
-import { Parley as Client, type ParleyOptions } from '../../client/src/index.ts'
-import { type Lifetime, type Parley, startParley } from '../parley.ts'
+import {
+  type BatchJob,
+  Parley as Client,
+  type ParleyOptions,
+  type SingleJob,
+  type TextFormat,
+} from '../../client/src/index.ts'
+import { type Stage, type StageOptions, startStage } from '../http/stage.ts'
+import type { Lifetime, Parley } from '../parley.ts'
+import { type SharedStage, shareStage } from '../v1/shared-stage.ts'
 import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
 /** Longer than any of the client's pauses. */
@@ -58,8 +67,54 @@ export async function faultyClient(
   return { client: clientOf(proxy, key, { clock, ...options }), proxy, clock }
 }
 
-/** Starts a Parley with the simulator, and creates a client of it. */
-export async function startWithClient(t: Lifetime, options: Parameters<typeof startParley>[1] = {}) {
-  const parley = await startParley(t, options)
-  return { parley, client: clientOf(parley, await parley.key()) }
+/** Makes a job whose answer is a text. */
+export const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFormat> => ({
+  model: 'gpt-5-mini',
+  response_format: { format: 'text' },
+  messages: [{ role: 'user', content }],
+})
+
+/** Makes jobs that ask `number 0`, `number 1` and so on. */
+export const numbered = (count: number) => Array.from({ length: count }, (_, at) => asking(`number ${at}`))
+
+export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'parley' | 'models'> {
+  readonly key: string
+  readonly clientClock: HurriedClock
+}
+
+/** Starts a Parley, and creates a client that connects to it through a network that fails on request. */
+export async function startFaulty(
+  t: Lifetime,
+  { tier = 'user_max', client = {}, ...options }: StageOptions & StartOptions = {},
+): Promise<FaultyPlace & Pick<Stage, 'clock'>> {
+  const stage = await startStage(t, options)
+  const key = await stage.parley.key(tier)
+  const { clock: clientClock, ...faulty } = await faultyClient(t, stage.parley, key, client)
+  return { ...stage, ...faulty, key, clientClock }
+}
+
+interface StartOptions {
+  readonly tier?: string
+  readonly client?: ParleyOptions & ProxyOptions
+}
+
+/** As `startFaulty`, with one Parley for the tests of a suite. */
+export function shareFaulty(options: StageOptions = {}) {
+  const enter = shareStage(options)
+  return async (t: Lifetime, { tier, client = {} }: StartOptions = {}): Promise<FaultyPlace> => {
+    const stage = await enter()
+    const key = tier ? await stage.parley.key(tier, `${stage.account}-${tier}`) : stage.key
+    const { clock: clientClock, ...faulty } = await faultyClient(t, stage.parley, key, client)
+    return { ...stage, ...faulty, key, clientClock }
+  }
+}
+
+/** Returns the reason why the call is rejected. */
+export async function reasonOf<T>(call: Promise<unknown>, type: new (...args: never) => T): Promise<T> {
+  const reason = await call.then(
+    () => assert.fail('it was not rejected'),
+    (error: unknown) => error,
+  )
+  assert.ok(reason instanceof type, String(reason))
+  return reason
 }

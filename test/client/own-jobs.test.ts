@@ -1,29 +1,17 @@
 /** Callers cancel, list and delete their own jobs with the client. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import {
-  type BatchJob,
-  ConflictError,
-  type JobSummary,
-  NotFoundError,
-  type SingleJob,
-  type TextFormat,
-} from '../../client/src/index.ts'
-import { startStage } from '../http/stage.ts'
+import { ConflictError, type JobSummary, NotFoundError } from '../../client/src/index.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { clientOf, faultyClient } from './client.ts'
-
-const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFormat> => ({
-  model: 'gpt-5-mini',
-  response_format: { format: 'text' },
-  messages: [{ role: 'user', content }],
-})
+import { asking, reasonOf, shareFaulty } from './client.ts'
 
 onAnyStore(() => {
+  const start = shareFaulty()
+
   test('a cancelled job has failed, is cancelled again without an error, and ends its waits', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
-    const client = clientOf(parley, await parley.key())
+    const { models, client } = await start(t)
+    models.script = () => reply.stall()
     const [id = ''] = await client.messages.createBatch([asking('Hello')])
     await models.received(1)
     const waiting = client.messages.wait(id)
@@ -38,14 +26,9 @@ onAnyStore(() => {
   })
 
   test('jobs that ended otherwise cannot be cancelled, and only ended jobs can be deleted, once', async (t) => {
-    const { parley, models } = await startStage(t)
-    const client = clientOf(parley, await parley.key())
+    const { models, client } = await start(t)
     const done = await client.messages.createAndWait(asking('Hello'))
-    await assert.rejects(client.messages.cancel(done.job_id), (error) => {
-      assert.ok(error instanceof ConflictError)
-      assert.equal(error.status, 409)
-      return true
-    })
+    assert.equal((await reasonOf(client.messages.cancel(done.job_id), ConflictError)).status, 409)
     models.script = () => reply.stall()
     const [open = ''] = await client.messages.createBatch([asking('Open')])
     await assert.rejects(client.messages.delete(open), ConflictError)
@@ -56,8 +39,7 @@ onAnyStore(() => {
   })
 
   test('a delete and a cancel whose responses are lost are executed once', async (t) => {
-    const { parley, models } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key())
+    const { models, client, proxy } = await start(t)
     const { job_id } = await client.messages.createAndWait(asking('Hello'))
     proxy.script('reset after', 'cut the answer')
     assert.deepEqual(await client.messages.delete(job_id), { job_id, deleted: true })
@@ -68,8 +50,7 @@ onAnyStore(() => {
   })
 
   test('a list is a page, or all jobs in pages, newest first', async (t) => {
-    const { parley, models } = await startStage(t)
-    const client = clientOf(parley, await parley.key())
+    const { models, client } = await start(t)
     const ids = await client.messages.createBatch(['one', 'two', 'three', 'four', 'five'].map(asking))
     await client.messages.waitAll(ids)
     const all: JobSummary[] = []

@@ -1,8 +1,12 @@
 /** Answers typed by a schema: what the compiler knows about them, checked by `tsc`, and what the library makes of them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { toStandardJsonSchema } from '@valibot/to-json-schema'
+import * as effect from 'effect/Schema'
+import { readSchema } from 'parley-json-schema'
 import * as z from 'zod'
 import {
+  type AnswerSchema,
   completed,
   type JobFields,
   jsonSchema,
@@ -12,10 +16,14 @@ import {
   webhooks,
   withJsonSchema,
 } from '../../client/src/index.ts'
-import { startStage } from '../http/stage.ts'
+import { LIBRARIES } from '../json-schema/emitted/all.ts'
+import { EFFECT } from '../json-schema/emitted/effect.ts'
+import type { Emitted } from '../json-schema/emitted/emitted.ts'
+import { VALIBOT } from '../json-schema/emitted/valibot.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { clientOf } from './client.ts'
+import { shareStage } from '../v1/shared-stage.ts'
+import { clientOf, reasonOf } from './client.ts'
 
 const River = z.strictObject({
   river: z.string(),
@@ -61,19 +69,38 @@ const ALL_KINDS_RIGHT = {
 
 const asked = { model: 'gpt-5-mini', messages: [{ role: 'user', content: 'A river?' }] } as const
 
-async function start(t: Parameters<typeof startStage>[0], answer: unknown) {
-  const stage = await startStage(t, { script: () => reply.json(answer) })
-  return { ...stage, client: clientOf(stage.parley, await stage.parley.key()) }
-}
-
 /** Fails to compile unless both are exactly the same type. */
 function sameType<A, B>(
   ..._: (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? [] : ['they differ']
 ) {}
 
+const STANDARD = new Map<unknown, () => AnswerSchema>([
+  ...VALIBOT.map(({ type }) => [type, () => toStandardJsonSchema(type)] as const),
+  ...EFFECT.map(({ type }) => [type, () => standardOfEffect(type)] as const),
+])
+
+function standardOfEffect(type: effect.Top): AnswerSchema {
+  return effect.toStandardSchemaV1(effect.toStandardJSONSchemaV1(type as effect.Codec<unknown>))
+}
+
+/** Zod and ArkType implement Standard JSON Schema; TypeBox and zod-to-json-schema write plain JSON Schemas. */
+function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
+  const standard = STANDARD.get(type)
+  if (standard !== undefined) return standard()
+  const props =
+    typeof type === 'function' || typeof type === 'object' ? Reflect.get(type ?? {}, '~standard') : null
+  return props?.jsonSchema === undefined ? jsonSchema(schema) : (type as AnswerSchema)
+}
+
 onAnyStore(() => {
-  test("a library's schema is sent as JSON Schema, and makes the type of the answer", async (t) => {
-    const { client, models } = await start(t, RHINE)
+  const enter = shareStage()
+  const start = async (answer: unknown) => {
+    const stage = await enter(() => reply.json(answer))
+    return { ...stage, client: clientOf(stage.parley, stage.key) }
+  }
+
+  test("a library's schema is sent as JSON Schema, and makes the type of the answer", async () => {
+    const { client, models } = await start(RHINE)
     const job = await client.messages.createAndWait({
       ...asked,
       response_format: { format: 'json', schema: River },
@@ -88,25 +115,20 @@ onAnyStore(() => {
     assert.equal(additionalProperties, false)
   })
 
-  test('every kind of schema of the library is accepted, and what the server does not check is checked here', async (t) => {
-    const { client, models } = await start(t, ALL_KINDS_RIGHT)
+  test('every kind of schema of the library is accepted, and what the server does not check is checked here', async () => {
+    const { client, models } = await start(ALL_KINDS_RIGHT)
     const format = { format: 'json', schema: AllKinds } as const
     const job = await client.messages.createAndWait({ ...asked, response_format: format })
     assert.deepEqual(job.result.response_content, { ...ALL_KINDS_RIGHT, tags: new Set(ALL_KINDS_RIGHT.tags) })
     assert.equal(models.requests.length, 1)
     models.script = () => reply.json({ ...ALL_KINDS_RIGHT, token: 'not a token' })
-    await assert.rejects(
-      client.messages.createAndWait({
-        ...asked,
-        messages: [{ role: 'user', content: 'Again.' }],
-        response_format: format,
-      }),
-      (error) => error instanceof ResponseContentError && error.issues[0]?.path?.[0] === 'token',
-    )
+    const messages = [{ role: 'user', content: 'Again.' }] as const
+    const again = client.messages.createAndWait({ ...asked, messages, response_format: format })
+    assert.equal((await reasonOf(again, ResponseContentError)).issues[0]?.path?.[0], 'token')
   })
 
-  test('create, wait, waitAll and retrieve are typed alike', async (t) => {
-    const { client } = await start(t, RHINE)
+  test('create, wait, waitAll and retrieve are typed alike', async () => {
+    const { client } = await start(RHINE)
     const format = { format: 'json', schema: River } as const
     const created = await client.messages.create({ ...asked, response_format: format })
     // @ts-expect-error: it may not have ended.
@@ -127,29 +149,25 @@ onAnyStore(() => {
     assert.deepEqual(read.result.response_content, RHINE)
   })
 
-  test('the call returns what the schema makes of the answer, in value and type', async (t) => {
-    const { client } = await start(t, { km: '1230' })
+  test('the call returns what the schema makes of the answer, in value and type', async () => {
+    const { client } = await start({ km: '1230' })
     const schema = z.object({ km: z.string().transform(Number), since: z.string().default('always') })
     const job = await client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
     sameType<typeof job.result.response_content, { km: number; since: string }>()
     assert.deepEqual(job.result.response_content, { km: 1230, since: 'always' })
   })
 
-  test('an answer that breaks a rule that JSON Schema cannot express is an error with its issues', async (t) => {
-    const { client } = await start(t, { km: 7 })
+  test('an answer that breaks a rule that JSON Schema cannot express is an error with its issues', async () => {
+    const { client } = await start({ km: 7 })
     const schema = z.object({ km: z.number().refine((km) => km % 2 === 0, 'must be even') })
     const call = client.messages.create({ ...asked, response_format: { format: 'json', schema } })
-    await assert.rejects(call, (error) => {
-      assert.ok(error instanceof ResponseContentError)
-      assert.match(error.message, /km: must be even/)
-      assert.deepEqual(error.content, { km: 7 })
-      assert.deepEqual(error.issues[0]?.path, ['km'])
-      return true
-    })
+    const { message, content, issues } = await reasonOf(call, ResponseContentError)
+    assert.match(message, /km: must be even/)
+    assert.deepEqual([content, issues[0]?.path], [{ km: 7 }, ['km']])
   })
 
-  test('a JSON Schema object is typed by hand', async (t) => {
-    const { client } = await start(t, { river: 'Rhine' })
+  test('a JSON Schema object is typed by hand', async () => {
+    const { client } = await start({ river: 'Rhine' })
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
     const first = await client.messages.createAndWait<{ river: string }>({
       ...asked,
@@ -169,8 +187,8 @@ onAnyStore(() => {
     sameType<typeof third.result.response_content, unknown>()
   })
 
-  test('a schema of a library without JSON Schema output needs a JSON Schema beside it', async (t) => {
-    const { client } = await start(t, 7)
+  test('a schema of a library without JSON Schema output needs a JSON Schema beside it', async () => {
+    const { client } = await start(7)
     const even = {
       '~standard': {
         version: 1,
@@ -181,20 +199,15 @@ onAnyStore(() => {
     } as const
     const create = (schema: ReturnType<typeof withJsonSchema<number>>) =>
       client.messages.createAndWait({ ...asked, response_format: { format: 'json', schema } })
-    await assert.rejects(create(even), (error) => {
-      assert.ok(error instanceof SchemaError)
-      assert.match(error.message, /a library.*withJsonSchema/)
-      return true
-    })
+    assert.match((await reasonOf(create(even), SchemaError)).message, /a library.*withJsonSchema/)
     assert.equal((await create(withJsonSchema(even, { type: 'number' }))).result.response_content, 7)
     const dates = z.object({ at: z.date() })
     const call = client.messages.create({ ...asked, response_format: { format: 'json', schema: dates } })
     await assert.rejects(call, /zod cannot generate a JSON Schema for this schema: Date/)
   })
 
-  test('numbers keep every digit with a suitable parser', async (t) => {
-    const { parley } = await startStage(t, { script: () => reply.text('{"id":12345678901234567890}') })
-    const key = await parley.key()
+  test('numbers keep every digit with a suitable parser', async () => {
+    const { parley, key } = await enter(() => reply.text('{"id":12345678901234567890}'))
     const exact = (text: string): unknown =>
       JSON.parse(text, (_key, value, context?: { readonly source?: string }) =>
         typeof value === 'number' && !Number.isSafeInteger(value) && /^\d+$/.test(context?.source ?? '')
@@ -207,6 +220,23 @@ onAnyStore(() => {
     assert.deepEqual(rounded.result.response_content, { id: 12345678901234567000 })
     const kept = await ask(clientOf(parley, key, { parseJson: exact }))
     assert.deepEqual(kept.result.response_content, { id: 12345678901234567890n })
+  })
+
+  test('the schemas of every library are sent and accepted', async (t) => {
+    const { parley, key } = await enter()
+    const client = clientOf(parley, key)
+    const jobs = Object.values(LIBRARIES)
+      .flat()
+      .filter(({ schema }) => readSchema(schema).ok)
+      .map(
+        (emitted): JobFields => ({
+          ...asked,
+          response_format: { format: 'json', schema: answerSchemaOf(emitted) },
+        }),
+      )
+    const ids = await client.messages.createBatch(jobs)
+    t.diagnostic(`${ids.length} schemas`)
+    assert.ok(ids.length > 300 && ids.length === jobs.length)
   })
 })
 

@@ -2,41 +2,40 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { type BatchJob, completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
+import { completed, NotFoundError, TimeoutError } from '../../client/src/index.ts'
 import { FakeClock } from '../fake-clock.ts'
-import { pendingResponsesAre, startStage } from '../http/stage.ts'
+import { pendingResponsesAre } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { clientOf, faultyClient } from './client.ts'
+import { asking, clientOf, type FaultyPlace, numbered, reasonOf, shareFaulty, startFaulty } from './client.ts'
 import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-const asking = (content: string): BatchJob => ({
-  model: 'gpt-5-mini',
-  response_format: { format: 'text' },
-  messages: [{ role: 'user', content }],
-})
-
 /** Creates jobs. The model server answers only those that say "now", until it is released. */
-async function startWaiting(t: TestContext, contents: readonly string[], settings = {}) {
-  const stage = await startStage(t, {
-    settings,
-    script: ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall()),
-  })
-  const key = await stage.parley.key()
-  const faulty = await faultyClient(t, stage.parley, key)
-  const ids = await faulty.client.messages.createBatch(contents.map(asking))
-  await stage.models.received(contents.length)
-  return { ...stage, serverClock: stage.clock, ...faulty, key, ids, id: ids[0] ?? '' }
+async function prepare(place: FaultyPlace, contents: readonly string[]) {
+  const { models, client } = place
+  models.script = ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall())
+  const ids = await client.messages.createBatch(contents.map(asking))
+  await models.received(contents.length)
+  return { ...place, ids, id: ids[0] ?? '' }
 }
 
 const readsOf = ({ requests }: FaultyProxy) =>
   requests.filter(({ method, path }) => method === 'GET' && path.startsWith('/api/v1/messages'))
 
 onAnyStore(() => {
+  const start = shareFaulty()
+
+  /** Starts once the waits of the test before are over. */
+  async function startWaiting(t: TestContext, contents: readonly string[]) {
+    const stage = await start(t)
+    await pendingResponsesAre(t, stage.parley, 0)
+    return prepare(stage, contents)
+  }
+
   test('a wait is one request that the server answers when the job has ended', async (t) => {
-    const { parley, models, client, proxy, clock, id } = await startWaiting(t, ['Hello'])
+    const { parley, models, client, proxy, clientClock, id } = await startWaiting(t, ['Hello'])
     const waiting = client.messages.wait(id)
     await pendingResponsesAre(t, parley, 1)
     models.release()
@@ -46,15 +45,16 @@ onAnyStore(() => {
       readsOf(proxy).map(({ path }) => path),
       [`/api/v1/messages?ids=${id}`, `/api/v1/messages?ids=${id}&wait=50&wait_for=all`],
     )
-    assert.deepEqual(clock.pauses, [])
+    assert.deepEqual(clientClock.pauses, [])
     assert.equal((await client.messages.wait(id.toUpperCase())).job_id, id)
   })
 
   test('a wait continues when its time at the server is over', async (t) => {
-    const { parley, models, serverClock, client, proxy, id } = await startWaiting(t, ['Hello'])
+    const own = await startFaulty(t)
+    const { parley, models, client, proxy, id } = await prepare(own, ['Hello'])
     const waiting = client.messages.wait(id)
     await pendingResponsesAre(t, parley, 1)
-    serverClock.advance(50_000)
+    own.clock.advance(50_000)
     await proxy.received(1 + 1 + 3)
     await pendingResponsesAre(t, parley, 1)
     models.release()
@@ -63,13 +63,12 @@ onAnyStore(() => {
   })
 
   test('waitAll for 1,000 jobs makes fewer than 30 reads', async (t) => {
-    const { parley } = await startStage(t)
-    const { client, proxy } = await faultyClient(t, parley, await parley.key('user_max'))
-    const ids = await client.messages.createBatch(Array.from({ length: 1000 }, (_, n) => asking(`job ${n}`)))
+    const { client, proxy } = await start(t)
+    const ids = await client.messages.createBatch(numbered(1000))
     const ended = await client.messages.waitAll(ids)
     assert.deepEqual(
       ended.map(({ job_id, result }) => [job_id, result?.response_content]),
-      ids.map((id, n) => [id, `echo: job ${n}`]),
+      ids.map((id, n) => [id, `echo: number ${n}`]),
     )
     const reads = readsOf(proxy).length
     t.diagnostic(`${reads} reads`)
@@ -117,7 +116,7 @@ onAnyStore(() => {
   })
 
   test('the wait survives 429, outages and broken connections, and waits as long as Retry-After says', async (t) => {
-    const { parley, models, client, proxy, clock, ids, id } = await startWaiting(t, ['later', 'now'])
+    const { parley, models, client, proxy, clientClock, ids, id } = await startWaiting(t, ['later', 'now'])
     await client.messages.wait(ids[1] ?? '')
     const limited: Fault = { status: 429, headers: { 'retry-after': '41' } }
     const away: Fault = { status: 503, headers: { 'retry-after': '17' } }
@@ -128,14 +127,13 @@ onAnyStore(() => {
     await pendingResponsesAre(t, parley, 1)
     models.release()
     assert.deepEqual(completed(await waiting).result, { response_content: 'echo: later' })
-    assert.deepEqual([clock.pauses[1], clock.pauses[2]], [41_000, 17_000])
+    assert.deepEqual([clientClock.pauses[1], clientClock.pauses[2]], [41_000, 17_000])
     assert.equal(proxy.requests.length, before + 7)
   })
 
   test('a server with too many pending responses is read every few seconds instead', async (t) => {
-    const { models, client, proxy, clock, ids } = await startWaiting(t, ['Hello', 'too'], {
-      sync: { max_waiters: 0 },
-    })
+    const full = await startFaulty(t, { settings: { sync: { max_waiters: 0 } } })
+    const { models, client, proxy, clientClock, ids } = await prepare(full, ['Hello', 'too'])
     const waiting = client.messages.waitAll(ids)
     await proxy.received(2 + 8)
     models.release()
@@ -144,15 +142,14 @@ onAnyStore(() => {
       ['completed', 'completed'],
     )
     // Pauses of less than a second spread the reads over the minute.
-    const pauses = clock.pauses.filter((ms) => ms > 1000).map(Math.round)
+    const pauses = clientClock.pauses.filter((ms) => ms > 1000).map(Math.round)
     assert.deepEqual(pauses.slice(0, 5), [2000, 2000, 2000, 2000, 2531])
   })
 
   test('results that do not fit into one response are returned in several', async (t) => {
-    const { parley, models } = await startStage(t)
+    const { models, client, proxy } = await start(t)
     models.script = () => reply.text('x'.repeat(3_000_000))
-    const { client, proxy } = await faultyClient(t, parley, await parley.key())
-    const ids = await client.messages.createBatch(Array.from({ length: 5 }, (_, n) => asking(`long ${n}`)))
+    const ids = await client.messages.createBatch(numbered(5))
     await Promise.all(ids.map((id) => client.messages.wait(id)))
     const before = readsOf(proxy).length
     const ended = await client.messages.waitAll(ids)
@@ -195,11 +192,8 @@ onAnyStore(() => {
       const waiting = wait()
       await pendingResponsesAre(t, parley, 1)
       clock.advance(10_000)
-      await assert.rejects(waiting, (error) => {
-        assert.ok(error instanceof TimeoutError)
-        if (index === 0) assert.equal(error.jobId, id)
-        return true
-      })
+      const { jobId } = await reasonOf(waiting, TimeoutError)
+      if (index === 0) assert.equal(jobId, id)
       await pendingResponsesAre(t, parley, 0)
     }
     assert.deepEqual(clock.pending(), [])
@@ -244,20 +238,16 @@ onAnyStore(() => {
   })
 
   test('createAndWait has one timeout for everything, and its key finds the job again', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
+    const { parley, key, models } = await start(t)
+    models.script = () => reply.stall()
     const clock = new FakeClock()
-    const client = clientOf(parley, await parley.key(), { clock })
-    const creating = client.messages.createAndWait(asking('Hello') as never, { timeout: 10 })
+    const client = clientOf(parley, key, { clock })
+    const creating = client.messages.createAndWait(asking('Hello'), { timeout: 10 })
     await models.received(1)
     clock.advance(10_000)
-    const error = await creating.then(
-      () => assert.fail('it did not end'),
-      (reason) => reason,
-    )
-    assert.ok(error instanceof TimeoutError)
+    const { idempotencyKey } = await reasonOf(creating, TimeoutError)
     models.release()
-    const { idempotencyKey } = error
-    const again = await client.messages.createAndWait(asking('Hello') as never, { idempotencyKey })
+    const again = await client.messages.createAndWait(asking('Hello'), { idempotencyKey })
     assert.equal(again.result.response_content, 'echo: Hello')
     assert.equal(models.requests.length, 1)
   })

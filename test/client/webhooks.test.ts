@@ -3,23 +3,18 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebhookVerificationError, webhooks } from '../../client/src/index.ts'
 import { onAnyStore } from '../on-each-store.ts'
+import { startParley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
-import { startWithClient } from './client.ts'
+import { asking, clientOf } from './client.ts'
 
 onAnyStore(() => {
   test('a callback is verified with one of several secrets, and typed', async (t) => {
     const receiver = await startReceiver({}, t)
-    const { parley, client } = await startWithClient(t, {
-      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
-    })
-    const [id] = await client.messages.createBatch([
-      {
-        model: 'gpt-5-mini',
-        response_format: { format: 'text' },
-        messages: [{ role: 'user', content: 'Call me' }],
-        callback: { callback_url: receiver.url, callback_payload: { order: 7 } },
-      },
-    ])
+    const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
+    const parley = await startParley(t, { settings })
+    const client = clientOf(parley, await parley.key())
+    const wanted = { callback_url: receiver.url, callback_payload: { order: 7 } }
+    const [id] = await client.messages.createBatch([{ ...asking('Call me'), callback: wanted }])
     const [request] = await receiver.received(1)
     assert.ok(request)
     const { current = '' } = (await parley.store.secrets('user_max')) ?? {}

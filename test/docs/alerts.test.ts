@@ -34,11 +34,6 @@ test('each alert has a section on the page, in the same order, with its severity
   }
 })
 
-test('each link within the page has a target', () => {
-  const places = new Set([...page.matchAll(/^##+ (.*)$/gm)].map(([, heading = '']) => placeOf(heading)))
-  for (const [, place = ''] of page.matchAll(/\]\(#([^)]+)\)/g)) assert.ok(places.has(place), place)
-})
-
 test('each alert is made to fire by a test of the rules', () => {
   const tests = text(TESTS)
   for (const { alert } of rules) assert.ok(tests.includes(`alertname="${alert}"`), alert)
@@ -57,10 +52,3 @@ test('promtool accepts the rules and their tests', {
     assert.equal(status, 0, stdout + stderr)
   }
 })
-
-function placeOf(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replaceAll(/[^\w\s-]/g, '')
-    .replaceAll(' ', '-')
-}

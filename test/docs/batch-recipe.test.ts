@@ -1,17 +1,16 @@
 /** The scripts of docs/recipes/batches.md, run as printed, with the page's own lines and configuration. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
-import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
 import { temporaryFolder } from '../parley.ts'
-import { CLONE, installation, MAIN } from '../process/server-process.ts'
+import { installation } from '../process/server-process.ts'
+import { makeProject, pageAt } from './page.ts'
 
 const timeout = 60_000
-const PAGE = readFileSync(join(CLONE, 'docs/recipes/batches.md'), 'utf8')
-const blocks = [...PAGE.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(([, , text = '']) => text)
-const block = (start: string) => blocks.find((text) => text.includes(start)) ?? assert.fail(start)
+const { blocks, files } = pageAt('recipes/batches.md')
+const block = (start: string) => blocks.find(({ body }) => body.includes(start))?.body ?? assert.fail(start)
 
 const models = await startModelServer({
   script: ({ body }) =>
@@ -25,24 +24,14 @@ settings.upstreams.gpu.base_url = models.baseUrl
 await writeFile(join(place.folder, 'parley.config.json'), JSON.stringify(settings))
 const server = await place.start()
 const key = await server.firstKey()
-await writeFile(join(folder, 'in.jsonl'), block('"custom_id":"1"'))
-await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
-await symlink(join(CLONE, 'node_modules'), join(folder, 'node_modules'))
-await mkdir(join(folder, 'bin'))
-await writeFile(join(folder, 'bin/parley'), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`)
-await chmod(join(folder, 'bin/parley'), 0o755)
-const env = {
-  PARLEY_URL: server.url,
-  PARLEY_API_KEY: key,
-  PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
-}
+const PATH = await makeProject(folder, [...files, ['in.jsonl', block('"custom_id":"1"')]])
+const env = { PARLEY_URL: server.url, PARLEY_API_KEY: key, PATH }
 
-for (const [name, start, command, code] of [
-  ['run-batch.ts', '// run-batch.ts', [process.execPath, 'run-batch.ts'], 0],
-  ['run-batch.sh', '# run-batch.sh', ['sh', 'run-batch.sh'], 2],
+for (const [name, command, code] of [
+  ['run-batch.ts', [process.execPath, 'run-batch.ts'], 0],
+  ['run-batch.sh', ['sh', 'run-batch.sh'], 2],
 ] as const) {
   test(`${name} runs as printed, and writes both files of results`, { timeout }, async () => {
-    await writeFile(join(folder, name), block(start))
     const program = place.spawn(command, { cwd: folder, env })
     assert.deepEqual(await program.exited, { code, signal: null }, program.stderr)
     const [answer] = await linesOf('out.jsonl')

@@ -4,8 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { symlink, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import test, { type TestContext } from 'node:test'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
@@ -13,34 +12,15 @@ import { job, startParley, temporaryFolder } from '../parley.ts'
 import { CALLBACK_BODY, type Callback, post, signedCallback } from '../process/listener.ts'
 import { CLONE, type Installation, installation, type Program } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
+import { makeProject, missing, pageAt } from './page.ts'
 
 const timeout = 60_000
-const PAGE = readFileSync(join(CLONE, 'docs/callbacks.md'), 'utf8')
+const { blocks, files, of } = pageAt('callbacks.md')
 
-interface Block {
-  readonly language: string
-  readonly text: string
-}
-
-const blocks: readonly Block[] = [...PAGE.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(
-  ([, language = '', text = '']) => ({ language, text }),
-)
-
-/** The example files, named by their first comment. */
-const files = new Map(
-  blocks.flatMap(({ text }) => {
-    const [, name] = /^(?:#!.*\n)?(?:\/\/|#) (\w+\.(?:ts|py|sh))\b/.exec(text) ?? []
-    return name ? [[name, text] as const] : []
-  }),
-)
-
-/** Returns the reason to skip a test if its program is missing. */
-function missing(what: string, command: string, ...args: string[]): string | false {
-  return spawnSync(command, args).status === 0 ? false : `${what} is not installed on this machine`
-}
 const isNewEnough = 'import sys; sys.exit(sys.version_info < (3, 9))'
-const noPython = missing('python3 (3.9 or newer)', 'python3', '-c', isNewEnough)
-const noOpenssl = missing('openssl', 'openssl', 'version')
+const noPython =
+  spawnSync('python3', ['-c', isNewEnough]).status === 0 ? false : 'python3 (3.9 or newer) is not installed'
+const noOpenssl = missing('openssl')
 
 const receivers: readonly { file: string; command: readonly string[]; skip: string | false }[] = [
   { file: 'receiver.ts', command: [process.execPath, 'receiver.ts'], skip: false },
@@ -58,9 +38,7 @@ async function examples(t: TestContext): Promise<Examples> {
   // The programs must end before the folder is removed.
   const place = await installation(t)
   const folder = await temporaryFolder(t)
-  for (const [name, text] of files) await writeFile(join(folder, name), text)
-  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
-  await symlink(join(CLONE, 'node_modules'), join(folder, 'node_modules'))
+  await makeProject(folder, files)
   return { folder, place }
 }
 
@@ -79,61 +57,44 @@ const withHeader = (name: string, value: string, { body, headers }: Callback): C
 })
 const nowS = () => Math.floor(Date.now() / 1000)
 
-/** Requests to a receiver that knows `secret`, with whether it may accept them. */
-const cases: readonly { what: string; callback: () => Callback; accepted: boolean }[] = [
-  { what: 'the right one', callback: () => signedCallback(secret), accepted: true },
-  { what: 'a rotation from it', callback: () => signedCallback([newer, secret]), accepted: true },
-  { what: 'a rotation to it', callback: () => signedCallback([secret, newer]), accepted: true },
-  { what: 'one 4 minutes old', callback: () => signedCallback(secret, { ageS: 240 }), accepted: true },
-  { what: 'a changed byte', callback: () => changedBody(signedCallback(secret)), accepted: false },
-  { what: 'an old timestamp', callback: () => signedCallback(secret, { ageS: 310 }), accepted: false },
-  { what: 'a timestamp to come', callback: () => signedCallback(secret, { ageS: -330 }), accepted: false },
-  { what: 'a wrong secret', callback: () => signedCallback(other), accepted: false },
-  { what: 'two wrong secrets', callback: () => signedCallback([other, newer]), accepted: false },
-  {
-    what: 'an old one with a new timestamp',
-    callback: () => withHeader('webhook-timestamp', String(nowS()), signedCallback(secret, { ageS: 310 })),
-    accepted: false,
+/** Requests to a receiver that knows `secret`, and that it must accept. */
+const RIGHT: Readonly<Record<string, () => Callback>> = {
+  'the right one': () => signedCallback(secret),
+  'a rotation from it': () => signedCallback([newer, secret]),
+  'a rotation to it': () => signedCallback([secret, newer]),
+  'one 4 minutes old': () => signedCallback(secret, { ageS: 240 }),
+}
+/** Requests that it must not accept. */
+const WRONG: typeof RIGHT = {
+  'a changed byte': () => changedBody(signedCallback(secret)),
+  'an old timestamp': () => signedCallback(secret, { ageS: 310 }),
+  'a timestamp to come': () => signedCallback(secret, { ageS: -330 }),
+  'a wrong secret': () => signedCallback(other),
+  'two wrong secrets': () => signedCallback([other, newer]),
+  'an old one with a new timestamp': () =>
+    withHeader('webhook-timestamp', String(nowS()), signedCallback(secret, { ageS: 310 })),
+  'another id': () => withHeader('webhook-id', 'another', signedCallback(secret)),
+  'a timestamp that is no number': () => withHeader('webhook-timestamp', 'now', signedCallback(secret)),
+  'an empty signature': () => withHeader('webhook-signature', 'v1,', signedCallback(secret)),
+  'a signature of another version': () => {
+    const callback = signedCallback(secret)
+    const signature = callback.headers['webhook-signature'] ?? ''
+    return withHeader('webhook-signature', signature.replace('v1,', 'v2,'), callback)
   },
-  {
-    what: 'another id',
-    callback: () => withHeader('webhook-id', 'another', signedCallback(secret)),
-    accepted: false,
-  },
-  {
-    what: 'a timestamp that is no number',
-    callback: () => withHeader('webhook-timestamp', 'now', signedCallback(secret)),
-    accepted: false,
-  },
-  {
-    what: 'an empty signature',
-    callback: () => withHeader('webhook-signature', 'v1,', signedCallback(secret)),
-    accepted: false,
-  },
-  {
-    what: 'a signature of another version',
-    callback: () => {
-      const callback = signedCallback(secret)
-      const signature = callback.headers['webhook-signature'] ?? ''
-      return withHeader('webhook-signature', signature.replace('v1,', 'v2,'), callback)
-    },
-    accepted: false,
-  },
+}
+const cases = [
+  ...Object.entries(RIGHT).map(([what, callback]) => ({ what, callback, accepted: true })),
+  ...Object.entries(WRONG).map(([what, callback]) => ({ what, callback, accepted: false })),
 ]
 
 test('every example of the page is tested here, and its JSON is valid', () => {
-  assert.deepEqual([...files.keys()].sort(), [
-    'inbox.ts',
-    'receiver.py',
-    'receiver.ts',
-    'verify.sh',
-    'verify.ts',
-  ])
+  const names = ['inbox.ts', 'receiver.py', 'receiver.ts', 'verify.sh', 'verify.ts']
+  assert.deepEqual([...files.keys()].sort(), names)
   const named = new Set(files.values())
-  const left = blocks.filter(({ text }) => !named.has(text))
+  const left = blocks.filter(({ body }) => !named.has(body))
   // The other blocks are commands to type and their output, not programs.
   assert.deepEqual([...new Set(left.map(({ language }) => language))].sort(), ['json', 'sh', 'text'])
-  for (const { language, text } of left) if (language === 'json') JSON.parse(text)
+  for (const text of of('json')) JSON.parse(text)
 })
 
 test('the TypeScript examples have no type errors', { timeout }, async (t) => {
@@ -188,12 +149,8 @@ async function server(t: TestContext) {
 type Parley = Awaited<ReturnType<typeof startParley>>
 
 async function create(parley: Parley, key: string, url: string): Promise<string> {
-  const created = await parley.post(
-    '/api/v1/messages/batches',
-    [job({ callback: { callback_url: url } })],
-    key,
-  )
-  return created.body.data.job_ids[0]
+  const jobs = [job({ callback: { callback_url: url } })]
+  return (await parley.post('/api/v1/messages/batches', jobs, key)).body.data.job_ids[0]
 }
 
 function received(program: Program, jobId: string): Promise<unknown> {
@@ -217,13 +174,8 @@ test('inbox.ts processes a callback once, however often it arrives', { timeout }
 
   const second = await start(place, command, secret)
   assert.equal(await post(second.url, signedCallback(secret, { id, body })), 204)
-  assert.equal(
-    await post(
-      second.url,
-      signedCallback(secret, { id: 'new', body: '{"job_id":"new","status":"completed"}' }),
-    ),
-    204,
-  )
+  const another = { id: 'new', body: '{"job_id":"new","status":"completed"}' }
+  assert.equal(await post(second.url, signedCallback(secret, another)), 204)
   await received(second.program, 'new')
   assert.ok(!second.program.stdout.includes(id), second.program.stdout)
 })

@@ -3,7 +3,6 @@
  * marked `text` need what a test machine lacks, such as Docker, so the names in them are checked instead.
  */
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,76 +10,41 @@ import test, { type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { startModelServer } from '../model-server.ts'
 import { azure, KEY } from '../model-servers/hosted-servers.ts'
-import { type Parley, type ParleyOptions, startParley } from '../parley.ts'
-import { CLONE, installation, MAIN, type Program } from '../process/server-process.ts'
+import { job, type ParleyOptions, startParley } from '../parley.ts'
+import { CLONE, installation, type Program } from '../process/server-process.ts'
+import { makeProject, missing, type Page, pageAt } from './page.ts'
 
 const timeout = 120_000
-const FOLDER = join(CLONE, 'docs/recipes')
 const ACCOUNT = 'guide'
 
-interface Recipe {
-  readonly text: string
-  /** The files by the name in their first comment. */
-  readonly files: ReadonlyMap<string, string>
-  readonly json: readonly string[]
-  /** The `sh` blocks, to run as one script. */
-  readonly scripts: readonly string[]
-}
+const recipe = (name: string) => pageAt(`recipes/${name}.md`)
 
-function recipe(name: string): Recipe {
-  const text = readFileSync(join(FOLDER, `${name}.md`), 'utf8')
-  const blocks = [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(([, language = '', body = '']) => ({
-    language,
-    body,
-  }))
-  const files = blocks.flatMap(({ body }) => {
-    const [, file] = /^(?:\/\/|#) ([\w.]+)\n/.exec(body) ?? []
-    return file === undefined ? [] : [[file, body] as const]
-  })
-  const of = (wanted: string) => blocks.filter(({ language }) => language === wanted).map(({ body }) => body)
-  return { text, files: new Map(files), json: of('json'), scripts: of('sh') }
-}
-
-/** Runs the script of a recipe in a folder with its files, next to a server. */
+/** Runs the `sh` blocks of a recipe as one script, in a folder with its files, next to a server. */
 async function run(
   t: TestContext,
-  { files, scripts }: Recipe,
+  { files, of }: Pick<Page, 'files' | 'of'>,
   options: ParleyOptions & { readonly inputs?: Readonly<Record<string, string>> } = {},
-): Promise<{ readonly program: Program; readonly folder: string; readonly parley: Parley }> {
+): Promise<{ readonly program: Program; readonly folder: string }> {
   const { inputs = {}, ...others } = options
   const parley = await startParley(t, others)
   const place = await installation(t)
   const folder = join(place.folder, 'project')
-  await mkdir(join(folder, 'bin'), { recursive: true })
-  await writeFile(join(folder, 'bin/parley'), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`, {
-    mode: 0o755,
-  })
-  await mkdir(join(folder, 'node_modules'))
-  for (const name of ['express', 'zod', 'openai']) {
-    await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
-  }
+  const written = [...files, ...Object.entries(inputs)]
+  const PATH = await makeProject(folder, written, ['express', 'zod', 'openai'])
   await mkdir(join(folder, 'client'))
   await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
   await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
   await symlink('../client', join(folder, 'node_modules/parley-client'))
   await symlink(join(CLONE, 'deploy'), join(folder, 'deploy'))
-  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
-  for (const [name, body] of [...files, ...Object.entries(inputs)]) await writeFile(join(folder, name), body)
   const key = await parley.key('user_pro', ACCOUNT)
-  const path = `${join(folder, 'bin')}:${process.env.PATH ?? ''}`
-  const env = { PATH: path, DATABASE_URL: parley.database, PARLEY_URL: parley.url, PARLEY_API_KEY: key }
-  return { program: place.spawn(['bash', '-ec', scripts.join('')], { cwd: folder, env }), folder, parley }
+  const env = { PATH, DATABASE_URL: parley.database, PARLEY_URL: parley.url, PARLEY_API_KEY: key }
+  return { program: place.spawn(['bash', '-ec', of('sh').join('')], { cwd: folder, env }), folder }
 }
 
 async function printed(program: Program): Promise<string> {
   const { code } = await program.exited
   assert.equal(code, 0, program.stdout + program.stderr)
   return program.stdout
-}
-
-function missing(...commands: readonly string[]): string | false {
-  const absent = commands.filter((command) => spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0)
-  return absent.length === 0 ? false : `${absent.join(', ')} not installed on this machine`
 }
 
 const TESTED = [
@@ -100,7 +64,7 @@ const TESTED = [
 
 /** batch-recipe.test.ts tests `batches`. */
 test('every recipe has at most 300 words, is in the index, and is tested', () => {
-  const names = readdirSync(FOLDER).map((name) => name.replace(/\.md$/, ''))
+  const names = readdirSync(join(CLONE, 'docs/recipes')).map((name) => name.replace(/\.md$/, ''))
   assert.deepEqual(names.filter((name) => name !== 'README').toSorted(), TESTED)
   const { text: index } = recipe('README')
   for (const name of TESTED) {
@@ -142,7 +106,7 @@ test('customers: each has a key, a cap, and a line in the invoice', {
   const customers = recipe('customers')
   const { program } = await run(t, customers, {
     upstream: models.baseUrl,
-    settings: JSON.parse(customers.json[0] ?? ''),
+    settings: JSON.parse(customers.of('json')[0] ?? ''),
   })
   const said = await printed(program)
   assert.match(said, /^completed$/m)
@@ -168,7 +132,7 @@ test('litellm: the configuration works, also when the first server is down', {
   t.after(() => second.close())
   await first.close()
   const litellm = recipe('litellm')
-  const settings = (litellm.json[0] ?? '')
+  const settings = (litellm.of('json')[0] ?? '')
     .replace('http://gpu-1:8000', new URL(first.baseUrl).origin)
     .replace('http://gpu-2:8000', new URL(second.baseUrl).origin)
   const { program } = await run(t, litellm, { settings: JSON.parse(settings) })
@@ -182,19 +146,14 @@ test('model-servers: both models are answered, by Azure if the other servers are
   const down = await startModelServer()
   await down.close()
   const server = await startModelServer({ script: azure({ deployment: 'YOUR-DEPLOYMENT' }) }, t)
-  const settings = (recipe('model-servers').json[0] ?? '')
+  const settings = (recipe('model-servers').of('json')[0] ?? '')
     .replaceAll(/http:\/\/(127\.0\.0\.1:11434|gpu:8000)/g, new URL(down.baseUrl).origin)
     .replace('https://YOUR-RESOURCE.openai.azure.com', new URL(server.baseUrl).origin)
   const env = { AZURE_OPENAI_API_KEY: KEY, VLLM_API_KEY: 'unused' }
   const parley = await startParley(t, { settings: JSON.parse(settings), env })
   const key = await parley.key()
   for (const model of ['small', 'large']) {
-    const body = {
-      model,
-      response_format: { format: 'text' },
-      messages: [{ role: 'user', content: 'Hello' }],
-    }
-    const answer = await parley.post('/api/v1/messages', body, key)
+    const answer = await parley.post('/api/v1/messages', job({ model }), key)
     assert.equal(answer.body.data.status, 'completed', answer.text)
   }
 })
@@ -204,7 +163,7 @@ test('compose-tls: the files fit compose.yaml and the program', {
   skip: missing('openssl'),
 }, async (t) => {
   const tls = recipe('compose-tls')
-  const { program, folder } = await run(t, tls, { settings: JSON.parse(tls.json[0] ?? '') })
+  const { program, folder } = await run(t, tls, { settings: JSON.parse(tls.of('json')[0] ?? '') })
   await printed(program)
   const dotEnv = await readFile(join(folder, '.env'), 'utf8')
   const base = parse(readFileSync(join(CLONE, 'compose.yaml'), 'utf8'))
@@ -238,25 +197,14 @@ test('the commands of the guide and of the page about jobs succeed', {
   timeout,
   skip: missing('bash', 'curl', 'jq'),
 }, async (t) => {
-  const [guide, jobs] = ['../guide', '../jobs'].map((name) => recipe(name).scripts)
+  const [guide, jobs] = ['guide.md', 'jobs.md'].map((path) => pageAt(path).of('sh'))
   const api = `api() { curl -s -H "x-api-key: $PARLEY_API_KEY" -H 'content-type: application/json' "$@"; }\n`
   const toCancel = "id=$(parley send --no-wait '[[delay 60s]] Wait.')\n"
   const [first = '', waits = '', ...others] = jobs ?? []
-  const script = [
-    api,
-    ...(guide ?? []).filter((block) => !NOT_RUN.test(block)),
-    first,
-    waits,
-    toCancel,
-    ...others,
-  ]
-  const { program } = await run(
-    t,
-    { text: '', files: new Map(), json: [], scripts: script },
-    {
-      settings: { callbacks: { allow_networks: ['127.0.0.0/8'] } },
-    },
-  )
+  const commands = (guide ?? []).filter((block) => !NOT_RUN.test(block))
+  const page = { files: new Map(), of: () => [api, ...commands, first, waits, toCancel, ...others] }
+  const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
+  const { program } = await run(t, page, { settings })
   const said = await printed(program)
   assert.match(said, /^ +100 completed$/m)
   assert.match(said, /"cancelled_by":"caller"/)

@@ -50,25 +50,11 @@ export function mistral({ parts = false }: { readonly parts?: boolean } = {}): S
   }
 }
 
-/** Mistral's answer when a model has no capacity left for the account. */
-export function mistralCapacity(): Script {
-  return () => {
-    const message = 'Service tier capacity exceeded for this model.'
-    return mistralError(429, message, 'service_tier_capacity_exceeded', '3505')
-  }
-}
-
 /**
  * Azure OpenAI: the deployment is in the path, `api-version` in the query, and the key in `api-key`; without the version it
- * returns 404. `filtered` answers as its content filter does.
+ * returns 404.
  */
-export function azure({
-  deployment = 'gpt',
-  filtered = false,
-}: {
-  deployment?: string
-  filtered?: boolean
-} = {}): Script {
+export function azure({ deployment = 'gpt' }: { readonly deployment?: string } = {}): Script {
   return (request) => {
     const url = new URL(request.path, 'http://azure')
     const version = url.searchParams.get('api-version')
@@ -88,7 +74,6 @@ export function azure({
         'please wait a moment and try again.'
       return json(404, { error: { code: 'DeploymentNotFound', message } })
     }
-    if (filtered) return azureFilter()
     if (!Array.isArray(request.body.messages)) {
       const message = "Invalid type for 'messages': expected an array of objects, but got a string instead."
       return json(400, { error: { message, type: 'invalid_request_error', param: 'messages', code: null } })
@@ -97,11 +82,8 @@ export function azure({
   }
 }
 
-/**
- * OpenRouter: a public list of models; errors with the status as `code` and the provider's message in `metadata`; a provider
- * that fails while answering is an error inside a 200.
- */
-export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provider' } = {}): Script {
+/** OpenRouter: a public list of models; errors with the status as `code`. */
+export function openRouter({ trouble }: { readonly trouble?: 'credits' } = {}): Script {
   return (request) => {
     if (isModelList(request)) return reply.models('meta-llama/llama-3.2-3b-instruct')
     if (!isBearer(request)) return json(401, { error: { message: 'User not found.', code: 401 } })
@@ -113,10 +95,6 @@ export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provid
       const message = 'Insufficient credits. Add more using https://openrouter.ai/settings/credits'
       return json(402, { error: { message, code: 402 }, user_id: 'user_test' })
     }
-    if (trouble === 'provider') {
-      const metadata = { raw: 'upstream connect error', provider_name: 'Together' }
-      return json(200, { error: { message: 'Provider returned error', code: 502, metadata } })
-    }
     const answer = chatCompletion(request.body, { content: usualAnswer(request.body) })
     return json(200, { ...answer, provider: 'Together' })
   }
@@ -124,13 +102,12 @@ export function openRouter({ trouble }: { readonly trouble?: 'credits' | 'provid
 
 /**
  * Anthropic's compatible endpoint: system and developer messages are hoisted to the beginning, so none is lost;
- * `response_format` is ignored, so the answer may be JSON in a code fence; overload is 529.
+ * `response_format` is ignored, so the answer may be JSON in a code fence.
  */
-export function anthropic({ overloaded = false }: { readonly overloaded?: boolean } = {}): Script {
+export function anthropic(): Script {
   return (request) => {
     if (!isBearer(request)) return anthropicError(401, 'authentication_error', 'invalid x-api-key')
     if (isModelList(request)) return reply.models('claude-sonnet-4-5')
-    if (overloaded) return anthropicError(529, 'overloaded_error', 'Overloaded')
     const { body } = request
     if (!Array.isArray(body.messages)) {
       return anthropicError(400, 'invalid_request_error', 'messages: Field required')
@@ -164,18 +141,6 @@ function isBearer(request: Received): boolean {
 
 function mistralError(status: number, message: unknown, type: string, code: string | null): Reply {
   return json(status, { object: 'error', message, type, param: null, code })
-}
-
-function azureFilter(): Reply {
-  const message =
-    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your " +
-    'prompt and retry.'
-  const innererror = {
-    code: 'ResponsibleAIPolicyViolation',
-    content_filter_result: { violence: { filtered: true, severity: 'high' } },
-  }
-  const error = { message, type: null, param: 'prompt', code: 'content_filter', status: 400, innererror }
-  return json(400, { error })
 }
 
 function anthropicError(status: number, type: string, message: string): Reply {

@@ -6,46 +6,33 @@
  *     llama.prompts.at(-1)                              // what the model was given
  *
  * Seen on builds of February and July 2025 (`generation: 2025`) and of August 2026. What differs: since then `developer` is
- * read as `system`, a prompt over the context is an error instead of being cut (context shift), and what a template rejects and
- * schemas that it cannot enforce get 400 instead of 500.
+ * read as `system`, and what a template rejects and schemas that it cannot enforce get 400 instead of 500.
  */
 import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
 import { type ChatMessage, type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
-import { Slots, type SlotsOptions } from './slots.ts'
 import { answerTo, BYTES_PER_TOKEN, json, messagesOf, tokensOf, usualAnswer } from './usual-answer.ts'
 
-export interface LlamaCppOptions extends SlotsOptions {
+export interface LlamaCppOptions {
   readonly template: ChatTemplate
   readonly generation?: 2025 | 2026
-  /** The context of one slot; a token of this server is four bytes. Unlimited if absent. */
+  /** The context, to which prompts are cut; a token of this server is four bytes. Unlimited if absent. */
   readonly contextTokens?: number
-  /** The value of `--api-key`. The list of models is public even with a key. */
-  readonly apiKey?: string
   readonly answer?: (request: ChatRequest) => string
 }
 
 export class LlamaCpp {
   /** The prompts of all completions so far, after a context shift. */
   readonly prompts: string[] = []
-  readonly slots: Slots
-  /** While the model is loading, everything gets 503. */
-  loading = false
   readonly #options: LlamaCppOptions
 
   constructor(options: LlamaCppOptions) {
     this.#options = options
-    this.slots = new Slots(options)
   }
 
   readonly script: Script = (request) => this.#answer(request)
 
   #answer(request: Received): Reply {
-    const { apiKey } = this.#options
-    if (this.loading) return failure(503, 'unavailable_error', 'Loading model')
     if (isModelList(request)) return json(200, models())
-    if (apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
-      return failure(401, 'authentication_error', 'Invalid API Key')
-    }
     // Its routes exist with and without /v1.
     if (!/^(\/v1)?\/chat\/completions$/.test(request.path)) {
       return failure(404, 'not_found_error', 'File Not Found')
@@ -54,16 +41,12 @@ export class LlamaCpp {
   }
 
   #complete(request: ChatRequest): Reply {
-    const {
-      answer = usualAnswer,
-      generation = 2025,
-      contextTokens = Number.POSITIVE_INFINITY,
-    } = this.#options
+    const { answer = usualAnswer, generation, contextTokens = Number.POSITIVE_INFINITY } = this.#options
     // Any model name is accepted. In 2025, a request without messages fails with an error of the JSON library.
     if (!Array.isArray(request.messages)) {
-      const isOld = generation === 2025
+      const isNew = generation === 2026
       return this.#reject(
-        isOld ? "[json.exception.out_of_range.403] key 'messages' not found" : "'messages' is required",
+        isNew ? "'messages' is required" : "[json.exception.out_of_range.403] key 'messages' not found",
       )
     }
     const problem = schemaProblem(request)
@@ -78,12 +61,9 @@ export class LlamaCpp {
       return this.#reject(error.message + place)
     }
     const promptTokens = tokensOf(prompt)
-    if (promptTokens >= contextTokens && generation === 2026) {
-      return contextError(promptTokens, contextTokens)
-    }
     const kept = promptTokens < contextTokens ? prompt : shifted(prompt, promptTokens, contextTokens)
     this.prompts.push(kept)
-    return this.slots.hold(answerTo(request, kept, answer(request)))
+    return answerTo(request, kept, answer(request))
   }
 
   /** Errors caused by the request. */
@@ -156,26 +136,11 @@ function shifted(prompt: string, promptTokens: number, contextTokens: number): s
 }
 
 function models(): unknown {
-  const meta = {
-    vocab_type: 1,
-    n_vocab: 417,
-    n_ctx_train: 32_768,
-    n_embd: 64,
-    n_params: 135_616,
-    size: 542_464,
-  }
+  const meta = { vocab_type: 1, n_vocab: 417, n_ctx_train: 32_768, n_embd: 64 }
   const model = { id: 'tiny.gguf', object: 'model', created: 1_767_323_045, owned_by: 'llamacpp', meta }
   return { object: 'list', data: [model] }
 }
 
 function failure(code: number, type: string, message: string): Reply {
   return json(code, { error: { code, message, type } })
-}
-
-function contextError(promptTokens: number, contextTokens: number): Reply {
-  const message =
-    `request (${promptTokens} tokens) exceeds the available context size (${contextTokens} tokens), ` +
-    'try increasing it'
-  const sizes = { n_prompt_tokens: promptTokens, n_ctx: contextTokens }
-  return json(400, { error: { code: 400, message, type: 'exceed_context_size_error', ...sizes } })
 }

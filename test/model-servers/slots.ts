@@ -23,7 +23,6 @@ export class Slots {
   readonly #clock: Clock
   readonly #queue: (() => void)[] = []
   #busy = 0
-  #longestQueue = 0
 
   constructor({ slots = 1, answerMs = 0, clock = systemClock }: SlotsOptions = {}) {
     this.#slots = slots
@@ -31,13 +30,9 @@ export class Slots {
     this.#clock = clock
   }
 
-  /** Requests waiting for a slot, and the maximum so far. */
+  /** Requests waiting for a slot. */
   get queued(): number {
     return this.#queue.length
-  }
-
-  get longestQueue(): number {
-    return this.#longestQueue
   }
 
   /** The reply, sent when its request has held a slot for the duration of an answer. */
@@ -65,6 +60,5 @@ export class Slots {
     const leave = () => this.#queue.splice(this.#queue.indexOf(waiting), 1)
     response.once('close', leave)
     this.#queue.push(waiting)
-    this.#longestQueue = Math.max(this.#longestQueue, this.#queue.length)
   }
 }

@@ -50,18 +50,8 @@ export function tableOf(entries: readonly Entry[]): string {
   return [head, ...lines].join('\n')
 }
 
-export function describe({
-  id,
-  file,
-  line,
-  operator,
-  result,
-  stage,
-  by,
-  ran,
-  seconds,
-  equivalent,
-}: Entry): string {
+export function describe(entry: Entry): string {
+  const { id, file, line, operator, result, stage, by, ran, seconds, equivalent } = entry
   const how = stage ? `by ${stage}: ${by}` : ran.length > 0 ? `after ${ran.join(', ')}` : ''
   const why = equivalent ? `, equivalent: ${equivalent}` : ''
   return `${id} ${result} ${how}${why} (${operator}, ${file}:${line}, ${seconds} s)`

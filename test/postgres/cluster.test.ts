@@ -5,30 +5,36 @@ import { existsSync, statSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import test from 'node:test'
 import { Client } from 'pg'
-import { type Cluster, type Stop, startCluster } from './cluster.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
+import { type Stop, startCluster } from './cluster.ts'
+
+const sharedCluster = onFirstUse(async (t) => {
+  const cluster = await startCluster({ settings: { max_connections: 7 } })
+  t.after(() => cluster.stop())
+  return cluster
+})
 
 for (const how of ['fast', 'immediate'] satisfies Stop[]) {
-  test(`what was committed outlives a restart that is ${how}`, async (t) => {
-    const cluster = await startCluster()
-    t.after(() => cluster.stop())
-    const [url, pid] = [cluster.url(), cluster.pid]
-    await query(cluster, 'create table kept (word text)')
-    await query(cluster, `insert into kept values ('durable')`)
+  test(`what was committed outlives a restart that is ${how}`, async () => {
+    const cluster = await sharedCluster()
+    const [url, pid, log] = [cluster.url(), cluster.pid, cluster.log()]
+    await query(`create table kept_${how} (word text)`)
+    await query(`insert into kept_${how} values ('durable')`)
     await cluster.restart(how)
     assert.equal(cluster.url(), url)
     assert.notEqual(cluster.pid, pid)
-    assert.deepEqual(await query(cluster, 'select word from kept'), [{ word: 'durable' }])
-    const recovered = cluster.log().includes('was not properly shut down')
+    assert.deepEqual(await query(`select word from kept_${how}`), [{ word: 'durable' }])
+    const recovered = cluster.log().slice(log.length).includes('was not properly shut down')
     assert.equal(recovered, how === 'immediate')
   })
 }
 
 test('a cluster that is stopped leaves neither process nor folder', async () => {
-  const cluster = await startCluster()
-  const { pid, folder } = cluster
+  const stopped = await startCluster()
+  const { pid, folder } = stopped
   assert.ok(runs(pid))
   assert.ok(existsSync(folder))
-  await cluster.stop()
+  await stopped.stop()
   assert.ok(!runs(pid))
   assert.ok(!existsSync(folder))
 })
@@ -48,25 +54,21 @@ test('a cluster whose process is killed ends, and its folder goes', async (t) =>
   await Promise.all([disconnected, removed])
 })
 
-test('commits wait for the disk, and settings can be overridden', async (t) => {
-  const cluster = await startCluster({ settings: { max_connections: 7 } })
-  t.after(() => cluster.stop())
-  const show = async (name: string) => Object.values((await query(cluster, `show ${name}`))[0] ?? {})[0]
+test('commits wait for the disk, and settings can be overridden', async () => {
+  const show = async (name: string) => Object.values((await query(`show ${name}`))[0] ?? {})[0]
   assert.deepEqual(await Promise.all(['fsync', 'synchronous_commit'].map(show)), ['on', 'on'])
   assert.equal(await show('max_connections'), '7')
 })
 
-test('a port in use is reported', async (t) => {
-  const cluster = await startCluster()
-  t.after(() => cluster.stop())
+test('a port in use is reported', async () => {
+  const cluster = await sharedCluster()
   await assert.rejects(startCluster({ port: cluster.port }), /could not bind/)
 })
 
 test('the server does not run as root', {
   skip: process.getuid?.() !== 0 && 'we are not root',
-}, async (t) => {
-  const cluster = await startCluster()
-  t.after(() => cluster.stop())
+}, async () => {
+  const cluster = await sharedCluster()
   assert.notEqual(statSync(`/proc/${cluster.pid}`).uid, 0)
 })
 
@@ -83,8 +85,8 @@ async function saidBy(holder: ChildProcess): Promise<{ url: string; folder: stri
   return JSON.parse(String(line)) as { url: string; folder: string }
 }
 
-async function query(cluster: Cluster, text: string): Promise<object[]> {
-  const client = new Client(cluster.url())
+async function query(text: string): Promise<object[]> {
+  const client = new Client((await sharedCluster()).url())
   await client.connect()
   try {
     return (await client.query<object>(text)).rows

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { Client, Pool } from 'pg'
-import type { Lifetime } from '../parley.ts'
 import { connectPostgres } from './connection.ts'
 import { freshDatabase, freshRealDatabase } from './database.ts'
 
@@ -21,31 +20,25 @@ test('each schema is separate, for clients and pools', async (t) => {
   }
 })
 
-test('a schema lasts until what works in it has stopped, and no longer', async (t) => {
-  let url = ''
-  let schema: unknown
-  await t.test('works in it', async (inner) => {
-    url = await freshDatabase(inner)
-    schema = (await query(url, 'select current_schema() as it'))[0]?.it
-    inner.after(async () => query(url, 'create table written_by_a_hook (it int)'))
+for (const [what, make, name, count] of [
+  ['schema', freshDatabase, 'current_schema()', COUNT_SCHEMAS],
+  ['database', freshRealDatabase, 'current_database()', COUNT_DATABASES],
+] as const) {
+  test(`a ${what} lasts until what works in it has stopped, and no longer`, async (t) => {
+    const other = await freshDatabase(t)
+    let made: unknown
+    await t.test('works in it', async (inner) => {
+      const url = await make(inner)
+      made = (await query(url, `select ${name} as it`))[0]?.it
+      inner.after(async () => query(url, 'create table written_by_a_hook (it int)'))
+    })
+    assert.deepEqual(await query(other, count, [made]), [{ found: 0 }])
   })
-  assert.deepEqual(await query(url, COUNT_SCHEMAS, [schema]), [{ found: 0 }])
-})
-
-test('a database lasts until what works in it has stopped, and no longer', async (t) => {
-  const other = await freshDatabase(t)
-  let database: unknown
-  await t.test('works in it', async (inner) => {
-    const url = await freshRealDatabase(inner)
-    database = (await query(url, 'select current_database() as it'))[0]?.it
-    inner.after(async () => query(url, 'create table written_by_a_hook (it int)'))
-  })
-  assert.deepEqual(await query(other, COUNT_DATABASES, [database]), [{ found: 0 }])
-})
+}
 
 test('notifications stay in their database', async (t) => {
   const [ours, theirs] = await Promise.all([freshRealDatabase(t), freshRealDatabase(t)])
-  const listener = await connected(t, ours)
+  const listener = await connectPostgres(t, ours)
   const heard: unknown[] = []
   listener.on('notification', ({ payload }) => heard.push(payload))
   await listener.query('listen news')
@@ -55,11 +48,6 @@ test('notifications stay in their database', async (t) => {
   await listener.query('select 1')
   assert.deepEqual(heard, ['ours'])
 })
-
-async function connected(t: Lifetime, url: string): Promise<Client> {
-  const client = await connectPostgres(t, url)
-  return client
-}
 
 async function query(url: string, text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
   const client = new Client(url)

@@ -1,19 +1,17 @@
 /** Tests the Python client with a running server and the machine's own Python; skipped if there is none. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
-import test, { type TestContext } from 'node:test'
+import test from 'node:test'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
+import { startFaultyProxy } from '../client/faulty-proxy.ts'
 import { startParley } from '../parley.ts'
 import { signedCallback } from '../process/listener.ts'
 import { CLONE, type Installation, installation } from '../process/server-process.ts'
 
 const timeout = 120_000
+const ROUNDS = 20
 const CLIENT = join(CLONE, 'clients/python')
 // Debian's own Python is at least as old as others on the PATH.
 const PYTHON = ['/usr/bin/python3', 'python3'].find(
@@ -34,40 +32,16 @@ async function run(
   return program.stdout
 }
 
-/** Starts a proxy. Of each three requests, it responds to the first with 503 and hides the response to the second. */
-async function faultyProxy(t: TestContext, target: string): Promise<{ url: string; statuses: number[] }> {
-  const statuses: number[] = []
-  let requests = 0
-  const server = createServer(async (request, response) => {
-    const body = await buffer(request)
-    const step = requests++ % 3
-    if (step === 0) return response.writeHead(503, { 'retry-after': '0' }).end()
-    const headers = Object.entries(request.headers).filter(
-      ([name]) => !/^(host|connection|content-length)$/.test(name),
-    )
-    const answer = await fetch(target + request.url, {
-      method: request.method ?? 'GET',
-      headers: headers as [string, string][],
-      ...(body.length > 0 && { body }),
-    })
-    const text = await answer.text()
-    statuses.push(answer.status)
-    if (step === 1) return response.destroy()
-    return response.writeHead(answer.status, { 'content-type': 'application/json' }).end(text)
-  })
-  t.after(() => server.close())
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, statuses }
-}
-
 test('the Python client creates, waits, retries, lists, cancels, deletes and verifies', {
   timeout,
   skip,
 }, async (t) => {
   const parley = await startParley(t)
   const place = await installation(t)
-  const proxy = await faultyProxy(t, parley.url)
+  const proxy = await startFaultyProxy(t, parley.url)
+  // Of each three requests, the first gets 503, and the response to the second is lost.
+  const faults = [{ status: 503, headers: { 'retry-after': '0' } }, 'reset after', 'pass'] as const
+  for (let round = 0; round < ROUNDS; round++) proxy.script(...faults)
   await copyFile(new URL('calls.py', import.meta.url), join(place.folder, 'calls.py'))
   const secret = makeSecret()
   const { body, headers } = signedCallback(secret)
@@ -80,7 +54,7 @@ test('the Python client creates, waits, retries, lists, cancels, deletes and ver
     BODY: body,
   }
   assert.equal(await run(place, 'calls.py', { ...env, ...headers }), 'done\n')
-  assert.ok(proxy.statuses.length >= 2)
+  assert.ok(proxy.requests.length >= faults.length && proxy.requests.length < ROUNDS * faults.length)
 })
 
 test('the examples in its README run', { timeout, skip }, async (t) => {

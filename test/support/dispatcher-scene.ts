@@ -13,6 +13,7 @@ import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { type ReceivedRequest, type ReceiverReply, startReceiver } from '../receiver.ts'
 import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
+import { AwaitedList } from './awaited-list.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
 /** After this time, a stopping dispatcher aborts the attempts in progress, in milliseconds. */
@@ -35,16 +36,8 @@ export interface StartOptions {
 }
 
 export async function start(t: TestContext, options: StartOptions = {}) {
-  const { timeoutMs = 15_000 } = options
-  const {
-    first = 64,
-    retry = first,
-    perOrigin = 8,
-    pausesS = [0, 5, 60],
-    maxBodyBytes = 1e8,
-    reply,
-    wrap = (store) => store,
-  } = options
+  const { first = 64, retry = first, perOrigin = 8, pausesS = [0, 5, 60] } = options
+  const { timeoutMs = 15_000, maxBodyBytes = 1e8, reply, wrap = (store) => store } = options
   const folder = await mkdtemp(join(tmpdir(), 'parley-dispatcher-'))
   const fake = new FakeClock()
   const clock = options.realTime ? systemClock : fake
@@ -81,7 +74,10 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     await store.close()
     await rm(folder, { recursive: true })
   })
-  for (const account of ['acme', 'other']) await makeAccount(store, account)
+  for (const account of ['acme', 'other']) {
+    const key = { id: `key-${account}`, hash: account, account, tier: 'user_max', createdAtMs: 0 }
+    await store.createKey({ ...key, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', expiresAtMs: null })
+  }
 
   /** Stores a settled job with a pending callback to this host. Returns the job ID. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content?: string): Promise<string> {
@@ -111,16 +107,8 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   return { store, dispatcher, clock: fake, receiver, ended, owe, oweSeveral, oweNow, arrivedAt }
 }
 
-/** The recorded attempts in order. A test can await a condition on the list. */
-export class Ended {
-  readonly all: [jobId: string, next: string, error: string | null][] = []
-  #waiting: (() => void)[] = []
-
-  add(one: [string, string, string | null]): void {
-    this.all.push(one)
-    for (const check of this.#waiting) check()
-  }
-
+/** The recorded attempts in order. */
+export class Ended extends AwaitedList<[jobId: string, next: string, error: string | null]> {
   /** Resolves when exactly so many attempts have ended in this way. */
   async next(count: number, next: string): Promise<void> {
     await this.when(() => this.count(next) === count)
@@ -128,11 +116,6 @@ export class Ended {
 
   delivered(count: number): Promise<void> {
     return this.next(count, 'delivered')
-  }
-
-  async when(holds: () => boolean): Promise<void> {
-    if (holds()) return
-    await new Promise<void>((resolve) => this.#waiting.push(() => holds() && resolve()))
   }
 
   /** What follows from each attempt. */
@@ -171,16 +154,4 @@ export function refusing(
     return instead(store, name, (callback) => (refuses() ? refused() : store.loadCallback(callback)))
   }
   return instead(store, name, (record) => (refuses() ? refused() : store.recordCallback(record)))
-}
-
-async function makeAccount(store: Store, account: string): Promise<void> {
-  await store.createKey({
-    id: `key-${account}`,
-    hash: account,
-    account,
-    tier: 'user_max',
-    secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
-    createdAtMs: 0,
-    expiresAtMs: null,
-  })
 }

@@ -6,17 +6,19 @@ import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
-import { columnsOf03 } from './columns-of-0.3.ts'
+import {
+  columnsOf03,
+  ENDED_AT_ONCE,
+  FREED,
+  NEW_ENDED_JOBS,
+  NEW_JOBS,
+  OldVersionNode,
+  OWED_AND_KEPT,
+  STORED,
+  WHICH_SETTLED,
+} from './old-version.ts'
 
-export class FirstVersionNode {
-  readonly #client: pg.Client
-  readonly #name: string
-
-  private constructor(client: pg.Client, name: string) {
-    this.#client = client
-    this.#name = name
-  }
-
+export class FirstVersionNode extends OldVersionNode {
   /** Creates the schema of version 0.1 in an empty database. */
   static async start(url: string, name: string): Promise<FirstVersionNode> {
     const client = new pg.Client(url)
@@ -31,50 +33,42 @@ export class FirstVersionNode {
   /** Accepts jobs, which this node runs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
-    await this.#run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])
+    await this.run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])
   }
 
   /** Returns the IDs of the claimed jobs. */
   async claim(limit: number, nowMs: number): Promise<string[]> {
-    const rows = await this.#run('claim', CLAIM, [0, limit, 2_147_483_647, 0, nowMs])
+    const rows = await this.run('claim', CLAIM, [0, limit, 2_147_483_647, 0, nowMs])
     return rows.map(({ id }) => String(id))
   }
 
   /** Rescues the jobs of nodes without a lease. Returns how many. */
   async rescue(nowMs: number): Promise<number> {
-    return (await this.#run('rescue', RESCUE, [0, nowMs])).length
+    return (await this.run('rescue', RESCUE, [0, nowMs])).length
   }
 
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
-    const rows = await this.#run('settle', SETTLE, settlementColumns(settlements))
+    const rows = await this.run('settle', SETTLE, settlementColumns(settlements))
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
   }
 
   async acceptEnded(jobs: readonly Job[], settlements: readonly Settlement[]): Promise<void> {
     const values = [...columnsOf03(jobs), ...settlementColumns(settlements)]
-    await this.#run('accept ended', ACCEPT_ENDED, values)
+    await this.run('accept ended', ACCEPT_ENDED, values)
   }
 
   /** Creates partitions for these IDs in advance, as nodes do. */
   async makePartitions(name: string, from: string, to: string): Promise<void> {
     for (const table of ['jobs', 'outcomes']) {
-      await this.#client.query(`create table ${table}_${name} (like ${table} including all)`)
-      await this.#client.query(
+      await this.client.query(`create table ${table}_${name} (like ${table} including all)`)
+      await this.client.query(
         `alter table ${table} attach partition ${table}_${name} for values from ('${from}') to ('${to}')`,
       )
     }
   }
 
   async dropPartitions(name: string): Promise<void> {
-    await this.#client.query(`drop table jobs_${name}, outcomes_${name}`)
-  }
-
-  async stop(): Promise<void> {
-    await this.#client.end()
-  }
-
-  async #run(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResultRow[]> {
-    return (await this.#client.query({ name, text, values: [this.#name, ...values] })).rows
+    await this.client.query(`drop table jobs_${name}, outcomes_${name}`)
   }
 }
 
@@ -93,9 +87,15 @@ function settlementColumns(settlements: readonly Settlement[]): unknown[][] {
   ]
 }
 
+const WRITTEN = `written as (
+    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
+      settled_at_ms)
+    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms
+    from s join freed using (id)
+  )`
 const ACCEPT_HELD = `
-  with n as (select * from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[]) as n(id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback, origin)),
-  stored as (insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback) select id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback from n  returning id)
+  ${NEW_JOBS}
+  ${STORED}
   insert into open_jobs (id, account, has_callback, turn, node, attempt, deaths, claimed_at_ms, origin)
   select id, account, callback is not null, null, $1::text, 1, 0, $13::bigint, origin
   from n join stored using (id)`
@@ -141,54 +141,15 @@ const RESCUE = `
   returning o.turn`
 const SETTLE = `
   with s as (select * from unnest($2::uuid[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[]) as s(id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms)),
-  freed as (
-    delete from open_jobs o
-    where o.id = any ($2::uuid[]) and o.node is not distinct from $1
-      and ((o.id, o.attempt) in (select id, attempt from s)) is true
-    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin
-  ),
-  
-  written as (
-    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms
-    from s join freed using (id)
-  ),
-  owed as (
-    insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
-    select id, account, now_ms, now_ms from s join freed using (id) where has_callback
-  ),
-  kept as (
-    insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
-    select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
-  )
-  select s.id, f.id is not null as freed, f.origin,
-    case when f.id is null then exists (
-      select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt
-    ) end as before,
-    case when f.id is null then exists (select 1 from jobs j where j.id = s.id) end as there
-  from s left join freed f using (id)`
+  ${FREED},
+  ${WRITTEN},
+  ${OWED_AND_KEPT}
+  ${WHICH_SETTLED}`
 const ACCEPT_ENDED = `
-  with n as (select * from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[]) as n(id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback)),
-  stored as (insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback) select id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback from n  returning id),
+  ${NEW_ENDED_JOBS}
+  ${STORED},
   s as (select * from unnest($12::uuid[], $13::integer[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[], $21::bigint[]) as s(id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms)),
-  freed as (
-    select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms
-    from n join stored using (id)
-  ),
-  
-  written as (
-    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms
-    from s join freed using (id)
-  ),
-  owed as (
-    insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
-    select id, account, now_ms, now_ms from s join freed using (id) where has_callback
-  ),
-  kept as (
-    insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
-    select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
-  )
+  ${ENDED_AT_ONCE},
+  ${WRITTEN},
+  ${OWED_AND_KEPT}
   select 1`

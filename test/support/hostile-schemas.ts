@@ -9,168 +9,141 @@ interface Hostile {
   readonly answer: unknown
 }
 
-/** `size` is the strength of the attack, from 1 to about 100. */
-export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = [
-  (size) => ({ family: 'branching $ref', schema: { $ref: '#/$defs/d0', $defs: branching(size) }, answer: 1 }),
-  (size) => ({ family: 'branching $ref one step in', schema: branchingObjects(size), answer: chain(size) }),
-  (size) => ({ family: 'circle of $ref', schema: circle(size), answer: null }),
-  () => ({ family: '$ref to itself', schema: { $ref: '#' }, answer: {} }),
-  (size) => ({
-    family: 'recursion as deep as the answer',
-    schema: { type: 'array', items: { $ref: '#' } },
-    answer: nested(size * 100),
-  }),
-  (size) => ({ family: 'recursion with anyOf', schema: twice(), answer: nested(size) }),
+function times<T>(count: number, make: (at: number) => T): T[] {
+  return Array.from({ length: count }, (_, at) => make(at))
+}
+
+/** A hostile schema of each family, and the answer that triggers the attack. */
+const ATTACKS: Readonly<Record<string, (size: number) => readonly [schema: unknown, answer: unknown]>> = {
+  'branching $ref': (size) => [{ $ref: '#/$defs/d0', $defs: branching(size) }, 1],
+  'branching $ref one step in': (size) => [branchingObjects(size), chain(size)],
+  'circle of $ref': (size) => [circle(size), null],
+  '$ref to itself': () => [{ $ref: '#' }, {}],
+  'recursion as deep as the answer': (size) => [{ type: 'array', items: { $ref: '#' } }, nested(size * 100)],
+  'recursion with anyOf': (size) => [twice(), nested(size)],
   ...hostilePatterns(),
-  (size) => ({
-    family: 'required of the prototype',
-    schema: { required: ['toString', '__proto__', 'constructor', 'valueOf'].slice(0, 1 + (size % 4)) },
-    answer: {},
-  }),
-  (size) => ({
-    family: 'names of the prototype',
-    schema: JSON.parse('{"properties":{"__proto__":{"type":"integer"},"constructor":{"type":"string"}}}'),
-    answer: JSON.parse(size % 2 === 0 ? '{"__proto__":{"polluted":1}}' : '{"constructor":{"prototype":{}}}'),
-  }),
-  (size) => ({
-    family: 'huge enum of objects',
-    schema: { items: { enum: Array.from({ length: size * 90 }, (_, at) => ({ a: { b: [at] } })) } },
-    answer: Array.from({ length: size * 90 }, () => ({ a: { b: [-1] } })),
-  }),
-  (size) => ({
-    family: 'huge enum of strings',
-    schema: { enum: Array.from({ length: size * 1000 }, (_, at) => `value ${at}`) },
-    answer: 'none',
-  }),
-  (size) => ({ family: 'deep schema', schema: deep(size * 20), answer: nested(size) }),
-  (size) => ({ family: 'deep const', schema: { const: nested(size * 20) }, answer: nested(size * 20) }),
-  (size) => ({
-    family: 'many properties',
-    schema: { additionalProperties: false, properties: many(size * 1500, { type: 'integer' }) },
-    answer: many(size * 1500, 'x'),
-  }),
-  (size) => ({
-    family: 'many branches',
-    schema: { items: { anyOf: Array.from({ length: size * 90 }, (_, at) => ({ const: at })) } },
-    answer: Array.from({ length: size * 90 }, () => 'x'),
-  }),
-  (size) => ({
-    family: 'closed branches on a large object',
-    schema: { anyOf: Array.from({ length: size * 50 }, () => ({ additionalProperties: { type: 'null' } })) },
-    answer: many(size * 400, 1),
-  }),
-  (size) => ({ family: 'properties without end', schema: { properties: many(size * 2000, {}) }, answer: {} }),
-  (size) => ({
-    family: 'many unknown keywords',
-    schema: many(size * 2000, 1),
-    answer: null,
-  }),
-  (size) => ({
-    family: 'many references',
-    schema: {
-      anyOf: Array.from({ length: size * 300 }, () => ({ $ref: '#/$defs/x' })),
+  'required of the prototype': (size) => [
+    { required: ['toString', '__proto__', 'constructor', 'valueOf'].slice(0, 1 + (size % 4)) },
+    {},
+  ],
+  'names of the prototype': (size) => [
+    JSON.parse('{"properties":{"__proto__":{"type":"integer"},"constructor":{"type":"string"}}}'),
+    JSON.parse(size % 2 === 0 ? '{"__proto__":{"polluted":1}}' : '{"constructor":{"prototype":{}}}'),
+  ],
+  'huge enum of objects': (size) => [
+    { items: { enum: times(size * 90, (at) => ({ a: { b: [at] } })) } },
+    times(size * 90, () => ({ a: { b: [-1] } })),
+  ],
+  'huge enum of strings': (size) => [{ enum: times(size * 1000, (at) => `value ${at}`) }, 'none'],
+  'deep schema': (size) => [deep(size * 20), nested(size)],
+  'deep const': (size) => [{ const: nested(size * 20) }, nested(size * 20)],
+  'many properties': (size) => [
+    { additionalProperties: false, properties: many(size * 1500, { type: 'integer' }) },
+    many(size * 1500, 'x'),
+  ],
+  'many branches': (size) => [
+    { items: { anyOf: times(size * 90, (at) => ({ const: at })) } },
+    times(size * 90, () => 'x'),
+  ],
+  'closed branches on a large object': (size) => [
+    { anyOf: times(size * 50, () => ({ additionalProperties: { type: 'null' } })) },
+    many(size * 400, 1),
+  ],
+  'properties without end': (size) => [{ properties: many(size * 2000, {}) }, {}],
+  'many unknown keywords': (size) => [many(size * 2000, 1), null],
+  'many references': (size) => [
+    {
+      anyOf: times(size * 300, () => ({ $ref: '#/$defs/x' })),
       $defs: { x: { type: 'null' } },
     },
-    answer: 1,
-  }),
-  (size) => ({
-    family: 'patterns of the largest size',
-    schema: { allOf: Array.from({ length: 5 }, (_, at) => ({ pattern: `x{${size * 90 + at}}y` })) },
-    answer: 'a',
-  }),
-  (size) => ({
-    family: 'formats on encoded labels',
-    schema: { allOf: Array.from({ length: size * 28 }, () => ({ format: 'hostname' })) },
-    answer: Array(31).fill('xn--tda').join('.'),
-  }),
-  (size) => ({
-    family: 'references by a long address',
-    schema: {
+    1,
+  ],
+  'patterns of the largest size': (size) => [
+    { allOf: times(5, (at) => ({ pattern: `x{${size * 90 + at}}y` })) },
+    'a',
+  ],
+  'formats on encoded labels': (size) => [
+    { allOf: times(size * 28, () => ({ format: 'hostname' })) },
+    Array(31).fill('xn--tda').join('.'),
+  ],
+  'references by a long address': (size) => [
+    {
       $id: `http://example.com/${'a/'.repeat(900)}x`,
-      anyOf: Array.from({ length: size * 50 }, () => ({ $ref: 'x#/$defs/x' })),
+      anyOf: times(size * 50, () => ({ $ref: 'x#/$defs/x' })),
       $defs: { x: { type: 'null' } },
     },
-    answer: 1,
-  }),
-  (size) => ({
-    family: 'sets of sets',
-    schema: { $defs: { set: { uniqueItems: true, items: { $ref: '#/$defs/set' } } }, $ref: '#/$defs/set' },
-    answer: Array.from({ length: size * 20 }, (_, at) => [[at], nested(size % 50), { a: at, b: [at, 'x'] }]),
-  }),
-  (size) => ({
-    family: 'patterns of many properties',
-    schema: {
-      patternProperties: Object.fromEntries(
-        Array.from({ length: size * 20 }, (_, at) => [`(a|b)*${at}$`, false]),
-      ),
+    1,
+  ],
+  'sets of sets': (size) => [
+    { $defs: { set: { uniqueItems: true, items: { $ref: '#/$defs/set' } } }, $ref: '#/$defs/set' },
+    times(size * 20, (at) => [[at], nested(size % 50), { a: at, b: [at, 'x'] }]),
+  ],
+  'patterns of many properties': (size) => [
+    {
+      patternProperties: Object.fromEntries(times(size * 20, (at) => [`(a|b)*${at}$`, false])),
       propertyNames: { pattern: '^(?:[a-z]|name)*[0-9]*$' },
     },
-    answer: many(size * 200, 1),
-  }),
-  (size) => ({
-    family: 'exactly one of many',
-    schema: { items: { oneOf: Array.from({ length: size * 90 }, () => ({ not: { type: 'string' } })) } },
-    answer: Array.from({ length: size * 90 }, () => 'x'),
-  }),
-  (size) => ({
-    family: 'conditions that multiply',
-    schema: conditions(size),
-    answer: 1,
-  }),
-  (size) => ({
-    family: 'contains of contains',
-    schema: { $defs: { c: { minContains: 2, contains: { $ref: '#/$defs/c' } } }, $ref: '#/$defs/c' },
-    answer: Array.from({ length: size * 100 }, () => [1, [2, [3]]]),
-  }),
-  (size) => ({
-    family: 'dependents on all properties',
-    schema: {
+    many(size * 200, 1),
+  ],
+  'exactly one of many': (size) => [
+    { items: { oneOf: times(size * 90, () => ({ not: { type: 'string' } })) } },
+    times(size * 90, () => 'x'),
+  ],
+  'conditions that multiply': (size) => [conditions(size), 1],
+  'contains of contains': (size) => [
+    { $defs: { c: { minContains: 2, contains: { $ref: '#/$defs/c' } } }, $ref: '#/$defs/c' },
+    times(size * 100, () => [1, [2, [3]]]),
+  ],
+  'dependents on all properties': (size) => [
+    {
       dependentRequired: Object.fromEntries(
         Object.keys(many(size, 1)).map((name) => [name, Object.keys(many(150, 1))]),
       ),
       dependentSchemas: many(size * 10, { minProperties: 1e9 }),
     },
-    answer: many(size * 20, 1),
-  }),
-  (size) => ({
-    family: 'many misspelt keywords',
-    schema: Object.fromEntries(
-      Array.from({ length: size * 150 }, (_, at) => [`addi${at}onalPropertie${at}s`, at]),
-    ),
-    answer: 1,
-  }),
-  (size) => ({
-    family: 'references through unknown keywords',
-    schema: {
-      anyOf: Array.from({ length: size * 100 }, (_, at) => ({ $ref: `#/components/c${at}` })),
+    many(size * 20, 1),
+  ],
+  'many misspelt keywords': (size) => [
+    Object.fromEntries(times(size * 150, (at) => [`addi${at}onalPropertie${at}s`, at])),
+    1,
+  ],
+  'references through unknown keywords': (size) => [
+    {
+      anyOf: times(size * 100, (at) => ({ $ref: `#/components/c${at}` })),
       components: many(size * 100, {}),
     },
-    answer: 1,
-  }),
-  (size) => ({ family: 'long pointer', schema: { $ref: `#${'/items'.repeat(size * 3000)}` }, answer: 1 }),
-  (size) => ({ family: 'required mutual recursion', schema: mutual(2 + (size % 12), true), answer: {} }),
-  (size) => ({ family: 'optional mutual recursion', schema: mutual(2 + (size % 12), false), answer: {} }),
-  (size) => ({
-    family: 'numbers of many digits',
-    schema: { items: { multipleOf: 1.1e-300 } },
-    answer: Array.from({ length: size * 300 }, (_, at) => 1.7e308 - at * 1e300),
-  }),
-  (size) => ({
-    family: 'far bounds',
-    schema: {
+    1,
+  ],
+  'long pointer': (size) => [{ $ref: `#${'/items'.repeat(size * 3000)}` }, 1],
+  'required mutual recursion': (size) => [mutual(2 + (size % 12), true), {}],
+  'optional mutual recursion': (size) => [mutual(2 + (size % 12), false), {}],
+  'numbers of many digits': (size) => [
+    { items: { multipleOf: 1.1e-300 } },
+    times(size * 300, (at) => 1.7e308 - at * 1e300),
+  ],
+  'far bounds': (size) => [
+    {
       properties: { a: { minLength: 9e15 }, b: { minItems: 9e15 }, c: { minimum: 1e308 } },
       required: ['a'],
     },
-    answer: { a: 'é'.repeat(size * 1000) },
-  }),
-  (size) => ({
-    family: 'wrong shapes',
-    schema: { type: [[]], properties: [], required: {}, items: size, enum: {}, anyOf: {}, pattern: {} },
-    answer: {},
-  }),
-]
+    { a: 'é'.repeat(size * 1000) },
+  ],
+  'wrong shapes': (size) => [
+    { type: [[]], properties: [], required: {}, items: size, enum: {}, anyOf: {}, pattern: {} },
+    {},
+  ],
+}
 
-function hostilePatterns(): ((size: number) => Hostile)[] {
+/** `size` is the strength of the attack, from 1 to about 100. */
+export const HOSTILE_FAMILIES: readonly ((size: number) => Hostile)[] = Object.entries(ATTACKS).map(
+  ([family, make]) =>
+    (size) => {
+      const [schema, answer] = make(size)
+      return { family, schema, answer }
+    },
+)
+
+function hostilePatterns(): typeof ATTACKS {
   const patterns: [string, (size: number) => string][] = [
     ['(a+)+$', (size) => `${'a'.repeat(size * 3000)}b`],
     ['(a|a)*b', (size) => 'a'.repeat(size * 3000)],
@@ -189,11 +162,13 @@ function hostilePatterns(): ((size: number) => Hostile)[] {
     ['[a-z]{1,5000}'.repeat(1), (size) => 'a'.repeat(size * 3000)],
     [`^${'(a?|b?)'.repeat(600)}$`, (size) => 'ab'.repeat(size * 1000)],
   ]
-  return patterns.map(([pattern, text]) => (size: number) => ({
-    family: `pattern ${pattern.slice(0, 30)}`,
-    schema: { type: ['string', 'array'], pattern, items: { pattern } },
-    answer: size % 2 === 0 ? text(size) : [text(size / 2), text(size / 2)],
-  }))
+  const attacks = patterns.map(([pattern, text]) => {
+    const schema = { type: ['string', 'array'], pattern, items: { pattern } }
+    const make = (size: number) =>
+      [schema, size % 2 === 0 ? text(size) : [text(size / 2), text(size / 2)]] as const
+    return [`pattern ${pattern.slice(0, 30)}`, make] as const
+  })
+  return Object.fromEntries(attacks)
 }
 
 function branching(size: number): Record<string, unknown> {
@@ -264,12 +239,12 @@ function deep(depth: number): unknown {
 }
 
 function many(count: number, value: unknown): Record<string, unknown> {
-  return Object.fromEntries(Array.from({ length: count }, (_, at) => [`name${at}`, value]))
+  return Object.fromEntries(times(count, (at) => [`name${at}`, value]))
 }
 
 /** Returns `count` kinds of objects, each of which contains all kinds. */
 function mutual(count: number, isRequired: boolean): unknown {
-  const names = Array.from({ length: count }, (_, at) => `d${at}`)
+  const names = times(count, (at) => `d${at}`)
   const properties = Object.fromEntries(names.map((to) => [to, { $ref: `#/$defs/${to}` }]))
   const kind = {
     type: 'object',

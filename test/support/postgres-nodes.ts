@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import type { Store } from '../../src/store/store.ts'
+import { AwaitedList } from './awaited-list.ts'
 
 export interface TestNode {
   readonly name: string
@@ -15,8 +16,8 @@ export interface TestNode {
 
 export async function openNode(url: string): Promise<TestNode> {
   const name = randomBytes(8).toString('hex')
-  const settled = new Received<string>()
-  const waiting = new Received<true>()
+  const settled = new AwaitedList<string>()
+  const waiting = new AwaitedList<true>()
   const notes: string[] = []
   const store = await openPostgresStore({
     url,
@@ -29,30 +30,14 @@ export async function openNode(url: string): Promise<TestNode> {
     nowMs: () => Date.now(),
     onNote: (message) => notes.push(message),
   })
-  store.subscribe({ jobsWaiting: () => waiting.tell([true]), settled: (jobIds) => settled.tell(jobIds) })
+  store.subscribe({ jobsWaiting: () => waiting.add(true), settled: (jobIds) => settled.add(...jobIds) })
   return {
     name,
     store,
     notes,
-    settled: (count) => settled.upTo(count),
+    settled: (count) => settled.atLeast(count),
     jobsWaiting: async (times) => {
-      await waiting.upTo(waiting.all.length + times)
+      await waiting.atLeast(waiting.all.length + times)
     },
-  }
-}
-
-/** Records notifications in order. A test can await a number of them. */
-class Received<T> {
-  readonly all: T[] = []
-  #listeners: (() => void)[] = []
-
-  tell(values: readonly T[]): void {
-    this.all.push(...values)
-    for (const listener of this.#listeners.splice(0)) listener()
-  }
-
-  async upTo(count: number): Promise<readonly T[]> {
-    while (this.all.length < count) await new Promise<void>((resolve) => this.#listeners.push(resolve))
-    return this.all
   }
 }

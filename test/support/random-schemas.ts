@@ -1,5 +1,6 @@
 /** Generates random well-formed JSON Schemas and random JSON values. Some property names are dangerous. */
 import fc from 'fast-check'
+import { FORMAT_NAMES } from '../../json-schema/src/string-formats.ts'
 
 /** Ordinary names, and names that are dangerous in a language with prototypes. */
 const NAMES = ['a', 'b', 'name', 'a b', '', 'é', '__proto__', 'constructor', 'toString', 'hasOwnProperty']
@@ -43,18 +44,7 @@ const text = fc.record(
     minLength: sized,
     maxLength: sized.map((size) => size + 6),
     pattern: fc.constantFrom(...GOOD_PATTERNS),
-    format: fc.constantFrom(
-      'date-time',
-      'date',
-      'time',
-      'duration',
-      'email',
-      'hostname',
-      'ipv4',
-      'ipv6',
-      'uuid',
-      'uri',
-    ),
+    format: fc.constantFrom(...FORMAT_NAMES),
   },
   { requiredKeys: ['type'] },
 )

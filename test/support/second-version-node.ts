@@ -14,20 +14,21 @@ import { asItIs } from '../../src/store/compressed-text.ts'
 import { contentOf, settlementColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'
 import type { Settlement } from '../../src/store/store.ts'
-import { columnsOf03 } from './columns-of-0.3.ts'
+import {
+  columnsOf03,
+  ENDED_AT_ONCE,
+  FREED,
+  NEW_ENDED_JOBS,
+  OldVersionNode,
+  OWED_AND_KEPT,
+  STORED,
+  WHICH_SETTLED,
+} from './old-version.ts'
 
 /** The number of migrations of version 0.2. */
 export const SECOND_SCHEMA = 4
 
-export class SecondVersionNode {
-  readonly #client: pg.Client
-  readonly #name: string
-
-  private constructor(client: pg.Client, name: string) {
-    this.#client = client
-    this.#name = name
-  }
-
+export class SecondVersionNode extends OldVersionNode {
   /** Creates the schema of version 0.2 in an empty database. */
   static async start(url: string, name: string): Promise<SecondVersionNode> {
     const client = new pg.Client(url)
@@ -44,37 +45,30 @@ export class SecondVersionNode {
   async accept(jobs: readonly Job[], handedOff: boolean): Promise<void> {
     const each = <T>(value: T) => jobs.map(() => value)
     const more = [each(null), each(handedOff), each(1000), 0, jobs[0]?.createdAtMs]
-    await this.#run('accept', ACCEPT, [this.#name, ...columnsOf03(jobs), ...more])
+    await this.run('accept', ACCEPT, [...columnsOf03(jobs), ...more])
   }
 
   async acceptEnded(jobs: readonly Job[], settlements: readonly Settlement[]): Promise<void> {
     const values = [...columnsOf03(jobs), ...settlementColumnsOf2(settlements)]
-    await this.#run('accept ended', ACCEPT_ENDED, [this.#name, ...values])
+    await this.run('accept ended', ACCEPT_ENDED, values)
   }
 
   /** Settles jobs that this node holds. Returns for each whether it was settled. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
-    const rows = await this.#run('settle', SETTLE, [this.#name, ...settlementColumnsOf2(settlements)])
+    const rows = await this.run('settle', SETTLE, settlementColumnsOf2(settlements))
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
   }
 
   async cancel(jobId: string, nowMs: number): Promise<boolean> {
     const texts = ['operator', CANCELLED_ERROR_JSON, CANCELLED_USAGE_JSON, CANCELLED_RECEIPT_JSON]
-    const [row] = await this.#run('cancel job', CANCEL, [nowMs, monthOf(nowMs), ...texts, jobId])
-    return Number(row?.cancelled) > 0
+    const values = [nowMs, monthOf(nowMs), ...texts, jobId]
+    const { rows } = await this.client.query({ name: 'cancel job', text: CANCEL, values })
+    return Number(rows[0]?.cancelled) > 0
   }
 
   /** Drops what was created in a period, as if all of it had expired. */
   async dropPartitions(fromS: number, toS: number): Promise<void> {
-    await this.#client.query(`drop table jobs_${fromS}_${toS}, outcomes_${fromS}_${toS}`)
-  }
-
-  async stop(): Promise<void> {
-    await this.#client.end()
-  }
-
-  async #run(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResultRow[]> {
-    return (await this.#client.query({ name, text, values: [...values] })).rows
+    await this.client.query(`drop table jobs_${fromS}_${toS}, outcomes_${fromS}_${toS}`)
   }
 }
 
@@ -85,12 +79,24 @@ function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
   return [...columns.slice(0, 3), content, error, ...columns.slice(3, -4)]
 }
 
+const WRITTEN = `written as (
+    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
+      settled_at_ms, counted)
+    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true
+    from s join freed using (id)
+  )`
+const COUNTED = `counted as (
+    insert into usage_deltas (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
+    select account, month, model, count(*), count(*) filter (where status = 'failed'),
+      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
+    from s join freed using (id) group by account, month, model
+  )`
 const ACCEPT = `
   with n as (
     select * from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bigint[])
       with ordinality as n(id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback, origin, handed_off, step, place)
   ),
-  stored as (insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback) select id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback from n  returning id),
+  ${STORED},
   queued as (
     select id, account, step, sum(step) over (partition by account order by place) - step as ahead
     from n where not handed_off
@@ -113,70 +119,23 @@ const ACCEPT = `
   )
   select min(turn) as turn from placed`
 const ACCEPT_ENDED = `
-  with n as (select * from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[]) as n(id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback)),
-  stored as (insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback) select id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback from n  returning id),
+  ${NEW_ENDED_JOBS}
+  ${STORED},
   s as (select * from unnest($12::uuid[], $13::integer[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::bigint[], $27::boolean[]) as s(id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms,
   model, month, calls, input_tokens, output_tokens, cache_hit)),
-  freed as (
-    select id, account, callback is not null as has_callback, 0 as deaths, created_at_ms as claimed_at_ms
-    from n join stored using (id)
-  ),
-  written as (
-    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms, counted)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true
-    from s join freed using (id)
-  ),
-  owed as (
-    insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
-    select id, account, now_ms, now_ms from s join freed using (id) where has_callback
-  ),
-  kept as (
-    insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
-    select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
-  ),
-  counted as (
-    insert into usage_deltas (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
-    select account, month, model, count(*), count(*) filter (where status = 'failed'),
-      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
-    from s join freed using (id) group by account, month, model
-  )
+  ${ENDED_AT_ONCE},
+  ${WRITTEN},
+  ${OWED_AND_KEPT},
+  ${COUNTED}
   select 1`
 const SETTLE = `
   with s as (select * from unnest($2::uuid[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::bigint[], $17::boolean[]) as s(id, attempt, status, content, error, usage, receipt, fingerprint, until_ms, now_ms,
   model, month, calls, input_tokens, output_tokens, cache_hit)),
-  freed as (
-    delete from open_jobs o
-    where o.id = any ($2::uuid[]) and o.node is not distinct from $1
-      and ((o.id, o.attempt) in (select id, attempt from s)) is true
-    returning o.id, o.account, o.has_callback, o.deaths, o.claimed_at_ms, o.origin
-  ),
-  written as (
-    insert into outcomes (id, status, content, error, usage, receipt, node, attempt, deaths, claimed_at_ms,
-      settled_at_ms, counted)
-    select id, status, content, error, usage, receipt, $1::text, attempt, deaths, claimed_at_ms, now_ms, true
-    from s join freed using (id)
-  ),
-  owed as (
-    insert into callbacks (job_id, account, owed_since_ms, due_at_ms)
-    select id, account, now_ms, now_ms from s join freed using (id) where has_callback
-  ),
-  kept as (
-    insert into kept_answers (fingerprint, job_id, kept_at_ms, until_ms)
-    select fingerprint, id, now_ms, until_ms from s join freed using (id) where fingerprint is not null
-  ),
-  counted as (
-    insert into usage_deltas (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens)
-    select account, month, model, count(*), count(*) filter (where status = 'failed'),
-      count(*) filter (where cache_hit), sum(calls), sum(input_tokens), sum(output_tokens)
-    from s join freed using (id) group by account, month, model
-  )
-  select s.id, f.id is not null as freed, f.origin,
-    case when f.id is null then exists (
-      select 1 from outcomes o where o.id = s.id and o.node = $1 and o.attempt = s.attempt
-    ) end as before,
-    case when f.id is null then exists (select 1 from jobs j where j.id = s.id) end as there
-  from s left join freed f using (id)`
+  ${FREED},
+  ${WRITTEN},
+  ${OWED_AND_KEPT},
+  ${COUNTED}
+  ${WHICH_SETTLED}`
 const CANCEL = `with 
   freed as (
     delete from open_jobs o where o.id = $7::uuid

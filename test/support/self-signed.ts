@@ -1,5 +1,5 @@
 /** Certificates for tests. They are generated, so that the repository contains no private keys, and no certificate expires. */
-import { generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto'
+import { generateKeyPairSync, randomUUID, sign } from 'node:crypto'
 
 export interface Certificate {
   readonly key: string
@@ -9,12 +9,8 @@ export interface Certificate {
 /** Encodes a value in DER: a tag, a length and the contents. */
 function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(contents)
-  const length =
-    body.length < 128
-      ? [body.length]
-      : body.length < 256
-        ? [0x81, body.length]
-        : [0x82, body.length >> 8, body.length & 255]
+  const [high, low] = [body.length >> 8, body.length & 255]
+  const length = high > 0 ? [0x82, high, low] : low < 128 ? [low] : [0x81, low]
   return Buffer.concat([Buffer.from([tag, ...length]), body])
 }
 
@@ -24,12 +20,7 @@ const ECDSA_WITH_SHA256 = sequence(oid('2a8648ce3d040302'))
 
 /** Creates a self-signed certificate of version 3 for names and IPv4 addresses, valid from 2000 to 2049. */
 export function selfSigned(names: readonly string[], addresses: readonly string[]): Certificate {
-  const { privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject } = generateKeyPairSync(
-    'ec',
-    {
-      namedCurve: 'P-256',
-    },
-  )
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   // Each certificate has its own name, because OpenSSL would otherwise take one for the issuer of another.
   const name = sequence(der(0x31, sequence(oid('550403'), der(0x0c, Buffer.from(randomUUID())))))
   const time = (text: string) => der(0x17, Buffer.from(text))

@@ -19,6 +19,7 @@ import { NO_LIMITS } from '../../src/upstreams/routes.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { newJob } from '../store-contract/fixtures.ts'
 import { addAccounts } from '../store-contract/steps.ts'
+import { AwaitedList } from './awaited-list.ts'
 
 export const NODE = 'node-a'
 
@@ -45,20 +46,6 @@ export function completed(contentJson: string): ExecutionResult {
 
 const WAIT = { route: '', earlierJson: earlierRunsJson(NO_RUNS), sinceMs: 0, waitedMs: 0 }
 
-/** A list. A test can await a number of entries. */
-class Seen<T> {
-  readonly all: T[] = []
-  #waiting: { count: number; resolve: () => void }[] = []
-  add(one: T): void {
-    this.all.push(one)
-    for (const { resolve } of this.#waiting.filter(({ count }) => count <= this.all.length)) resolve()
-  }
-  async atLeast(count: number): Promise<readonly T[]> {
-    if (this.all.length < count) await new Promise<void>((resolve) => this.#waiting.push({ count, resolve }))
-    return this.all
-  }
-}
-
 export async function start(
   t: TestContext,
   concurrency = 2,
@@ -77,9 +64,9 @@ export async function start(
     await store.close()
     await rm(folder, { recursive: true, force: true })
   })
-  const executions = new Seen<TestExecution>()
-  const settled = new Seen<[string, Settled, StoredResult]>()
-  const errors = new Seen<string>()
+  const executions = new AwaitedList<TestExecution>()
+  const settled = new AwaitedList<[string, Settled, StoredResult]>()
+  const errors = new AwaitedList<string>()
   const afterSettlement: AfterSettlement = (job, result, how) => settled.add([job.id, how, result])
   const worker = new Worker({
     store: wrap(store),

@@ -6,7 +6,7 @@
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
 import type { Accepted, Idempotency } from '../../src/store/store.ts'
-import { columnsOf03 } from './columns-of-0.3.ts'
+import { columnsOf03, NEW_JOBS } from './old-version.ts'
 
 export class ThirdVersionNode {
   readonly #pool: pg.Pool
@@ -62,7 +62,7 @@ const REMEMBER_KEY = `insert into idempotency (account, key, fingerprint, job_id
     on conflict (account, key) do update set fingerprint = $3, job_ids = $4, until_ms = $5`
 const COUNT_JOBS = 'select count(*) from jobs where id = any($1::uuid[])'
 const ACCEPT_HELD = `
-  with n as (select * from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[]) as n(id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback, origin)),
+  ${NEW_JOBS}
   stored as (insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback) select id, (select name from accounts where name = n.account), tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format, callback from n  returning id),
   
   counted_open as (

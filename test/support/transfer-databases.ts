@@ -6,11 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { TestContext } from 'node:test'
-import type pg from 'pg'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
 import { type TransferCounts, transferDatabase } from '../../src/store/transfer.ts'
-import { connectPostgres } from '../postgres/connection.ts'
 import { type Population, populate } from './populated-database.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
@@ -77,10 +75,7 @@ export async function refused(attempt: Promise<unknown>, says: RegExp): Promise<
   })
 }
 
-export async function connect(t: TestContext, url: string): Promise<pg.Client> {
-  const client = await connectPostgres(t, url)
-  return client
-}
+export { connectPostgres as connect } from '../postgres/connection.ts'
 
 export type Row = Record<string, unknown>
 

@@ -18,17 +18,17 @@ import { onEachStore } from '../on-each-store.ts'
 import { type Parley, startParley } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import { LONG } from '../support/long-form.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
 
 /** Returns a multipart body as a browser sends it. */
-function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES, boundary = 'xyz') {
+function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES) {
   const fields = Object.entries(parts).map(
-    ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
+    ([name, value]) => `--xyz\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
   )
-  const head = `--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n`
-  return Buffer.concat([Buffer.from(head), content, Buffer.from(`\r\n${fields.join('')}--${boundary}--\r\n`)])
+  return Buffer.concat([Buffer.from(HEAD), content, Buffer.from(`\r\n${fields.join('')}--xyz--\r\n`)])
 }
 
 async function send(
@@ -44,14 +44,24 @@ async function send(
 /** Asserts that nothing of the account is stored, not even something that retention would delete later. */
 async function assertNothingStored(parley: Parley, account: string): Promise<void> {
   assert.equal((await parley.store.quotaUse(account)).storedBytes, 0)
-  const file = { id: '01890a5d-ac96-7000-8000-000000000000', account, createdAtMs: 0 }
-  assert.equal(await parley.store.beginFile(file, 1), true, 'a file is left')
+  const id = `01890a5d-ac96-7000-8000-${randomBytes(6).toString('hex')}`
+  const isFirst = await parley.store.beginFile({ id, account, createdAtMs: 0 }, 1)
+  assert.ok(isFirst, 'a file is left')
 }
 
 onEachStore(() => {
-  test('the official client uploads from a stream and from memory, reads, lists and deletes', async (t) => {
-    const parley = await startParley(t)
-    const openai = openaiOf(parley, await parley.key())
+  const settings = { tiers: { user_go: { max_file_bytes: 300_000 } } }
+  const shared = onFirstUse((t) => startParley(t, { settings }))
+  let accounts = 0
+  const enter = async (tier = 'user_max') => {
+    const parley = await shared()
+    const account = `account-${++accounts}`
+    const key = await parley.key(tier, account)
+    return { parley, account, key, openai: openaiOf(parley, key, { maxRetries: 0 }) }
+  }
+
+  test('the official client uploads from a stream and from memory, reads, lists and deletes', async () => {
+    const { parley, account, openai } = await enter()
     const content = randomBytes(3 * PIECE_BYTES + 5)
     const path = join(parley.folder, 'lines.jsonl')
     await writeFile(path, content)
@@ -89,21 +99,15 @@ onEachStore(() => {
     assert.equal(page.has_more, true)
     assert.deepEqual((await openai.files.list({ purpose: 'batch_output' })).data, [])
 
-    const other = openaiOf(parley, await parley.key('user_go'))
-    for (const call of ['retrieve', 'content', 'delete'] as const) {
-      await assert.rejects(other.files[call](first.id), OpenAI.NotFoundError)
-    }
-    assert.deepEqual((await other.files.list()).data, [])
     assert.deepEqual(await openai.files.delete(first.id), { id: first.id, object: 'file', deleted: true })
     await assert.rejects(openai.files.retrieve(first.id), OpenAI.NotFoundError)
     await openai.files.delete(second.id)
     await openai.files.delete(empty.id)
-    await assertNothingStored(parley, 'user_max')
+    await assertNothingStored(parley, account)
   })
 
   test('a HEAD request for a content has its length, and reads none of it', async (t) => {
-    const parley = await startParley(t)
-    const key = await parley.key()
+    const { parley, key } = await enter()
     const { body } = await send(parley, key, multipart({ purpose: 'batch' }))
     const { mock } = t.mock.method(parley.store, 'readPiece')
     const headers = { authorization: `Bearer ${key}` }
@@ -112,10 +116,10 @@ onEachStore(() => {
     assert.equal(mock.callCount(), 0)
   })
 
-  test('uploads that cannot be read get 400, 413 or 415, and leave nothing behind', async (t) => {
-    const parley = await startParley(t, { settings: { tiers: { user_go: { max_file_bytes: 300_000 } } } })
-    const key = await parley.key('user_go')
+  test('uploads that cannot be read get 400, 413 or 415, and leave nothing behind', async () => {
+    const { parley, account, key } = await enter('user_go')
     const whole = multipart({ purpose: 'batch' }, randomBytes(290_000))
+    const fields = Array.from({ length: 40 }, (_, n) => [`f${n}`, ''])
     const cases: readonly [string, number, Uint8Array, string?][] = [
       ['truncated in the file', 400, whole.subarray(0, 280_000)],
       ['truncated in a field', 400, whole.subarray(0, -20)],
@@ -123,25 +127,17 @@ onEachStore(() => {
       ['no boundary', 400, whole, 'multipart/form-data'],
       ['another boundary', 400, whole, 'multipart/form-data; boundary=abc'],
       ['empty', 400, Buffer.alloc(0)],
-      [
-        'no file',
-        400,
-        Buffer.from('--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'),
-      ],
+      ['no file', 400, Buffer.from(REST.trimStart())],
       ['other purpose', 400, multipart({ purpose: 'assistants' })],
       ['no purpose', 400, multipart({})],
       ['wrong lifetime', 400, multipart({ purpose: 'batch', 'expires_after[anchor]': 'created_at' })],
       ['long field', 400, multipart({ purpose: 'x'.repeat(5000) })],
-      [
-        'many fields',
-        400,
-        multipart(Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`f${n}`, '']))),
-      ],
+      ['many fields', 400, multipart(Object.fromEntries(fields))],
       ['two files', 400, Buffer.concat([multipart({}).subarray(0, -9), multipart({ purpose: 'batch' })])],
       [
         'NUL in the name',
         400,
-        Buffer.from(multipart({ purpose: 'batch' }).toString().replace('a.json', 'a\0.json')),
+        Buffer.from(`${multipart({ purpose: 'batch' })}`.replace('a.json', 'a\0.json')),
       ],
       ['too large', 413, multipart({ purpose: 'batch' }, randomBytes(300_001))],
       ['far too large', 413, multipart({ purpose: 'batch' }, randomBytes(1_000_000))],
@@ -152,9 +148,9 @@ onEachStore(() => {
       const answer = await send(parley, key, body, type)
       assert.equal(answer.status, status, `${name}: ${answer.text}`)
       assert.deepEqual(Object.keys(answer.body.error), ['message', 'type', 'param', 'code'], name)
-      assert.equal((await parley.store.quotaUse('user_go')).storedBytes, 0, name)
+      assert.equal((await parley.store.quotaUse(account)).storedBytes, 0, name)
     }
-    await assertNothingStored(parley, 'user_go')
+    await assertNothingStored(parley, account)
     const listed = await parley.request('/v1/files?purpose=a%00', {
       headers: { authorization: `Bearer ${key}` },
     })
@@ -222,12 +218,12 @@ onEachStore(() => {
     assert.deepEqual(rows, [{ pieces: 0 }])
   })
 
-  test('an upload whose client hangs up leaves nothing behind', async (t) => {
-    const parley = await startParley(t)
-    const socket = await begunUpload(parley, await parley.key())
+  test('an upload whose client hangs up leaves nothing behind', async () => {
+    const { parley, account, key } = await enter()
+    const socket = await begunUpload(parley, key, 2_000_000, account)
     socket.destroy()
-    for (let left = 1; left > 0; ) left = (await parley.store.quotaUse('user_max')).storedBytes
-    await assertNothingStored(parley, 'user_max')
+    for (let left = 1; left > 0; ) left = (await parley.store.quotaUse(account)).storedBytes
+    await assertNothingStored(parley, account)
   })
 
   test('a download that its client ends early is logged and counted as 499, and a whole one as 200', async (t) => {
@@ -300,8 +296,8 @@ onEachStore(() => {
     assert.equal(expires_at - created_at, 2_592_000)
   })
 
-  test('deleting an account deletes its files', async (t) => {
-    const parley = await startParley(t)
+  test('deleting an account deletes its files', async () => {
+    const parley = await shared()
     const upload = async (account: string) =>
       send(parley, await parley.key('user_max', account), multipart({ purpose: 'batch' }))
     const [mine, others] = [await upload('acme'), await upload('other')]
@@ -318,10 +314,8 @@ onEachStore(() => {
     assert.equal(Buffer.from((await pieceOf(others)) ?? []).toString(), LINES.toString())
   })
 
-  test('a download ends when its file is deleted, and the server goes on', async (t) => {
-    const parley = await startParley(t)
-    const key = await parley.key()
-    const openai = openaiOf(parley, key, { maxRetries: 0 })
+  test('a download ends when its file is deleted, and the server goes on', async () => {
+    const { openai } = await enter()
     const file = await openai.files.create({
       file: await toFile(randomBytes(40 * PIECE_BYTES), 'a'),
       purpose: 'batch',
@@ -337,11 +331,12 @@ const HEAD = '--xyz\r\ncontent-disposition: form-data; name="file"; filename="a.
 const REST = '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'
 
 /**
- * Starts an upload of a MiB, and sends its file, most of which is then stored. @param moreBytes how many further bytes it
- * promises
+ * Starts an upload of a MiB, and sends its file, most of which is then stored.
+ * @param moreBytes how many further bytes it promises
  */
-async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000) {
-  const before = (await parley.store.quotaUse('user_max')).storedBytes
+async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000, account = 'user_max') {
+  const stored = async () => (await parley.store.quotaUse(account)).storedBytes
+  const expected = (await stored()) + 3 * PIECE_BYTES
   const socket = connectTo(parley)
   const content = randomBytes(4 * PIECE_BYTES)
   const headers = [
@@ -353,8 +348,7 @@ async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000) {
   ]
   socket.write(`${headers.join('\r\n')}\r\n\r\n${HEAD}`)
   socket.write(content)
-  const expected = before + 3 * PIECE_BYTES
-  for (let stored = 0; stored < expected; ) stored = (await parley.store.quotaUse('user_max')).storedBytes
+  while ((await stored()) < expected);
   return socket
 }
 

@@ -7,8 +7,8 @@ import { generateObject, generateText } from 'ai'
 import { z } from 'zod'
 import { pendingResponsesAre, startStage } from '../http/stage.ts'
 import { reply } from '../model-server.ts'
-import { onEachStore } from '../on-each-store.ts'
-import { openaiOf } from './official-client.ts'
+import { onAnyStore } from '../on-each-store.ts'
+import { shareStage } from './shared-stage.ts'
 
 // The AI SDK prints a warning if a model supports no schema.
 globalThis.AI_SDK_LOG_WARNINGS = false
@@ -26,10 +26,12 @@ const fetchOnce: typeof fetch = async (...request) => {
   return new Response(response.body, { status: 400, headers: response.headers })
 }
 
-onEachStore(() => {
-  test('generateText and generateObject of the AI SDK', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
-    const settings = { name: 'parley', baseURL: `${parley.url}/v1`, apiKey: await parley.key() }
+onAnyStore(() => {
+  const enter = shareStage()
+
+  test('generateText and generateObject of the AI SDK', async () => {
+    const { parley, models, key } = await enter(() => reply.text('Hi.'))
+    const settings = { name: 'parley', baseURL: `${parley.url}/v1`, apiKey: key }
     const model = createOpenAICompatible({ ...settings, supportsStructuredOutputs: true })('gpt-5-mini')
     const { text, finishReason, usage } = await generateText({ model, system: 'Be short.', prompt: 'Hello' })
     assert.deepEqual([text, finishReason], ['Hi.', 'stop'])
@@ -41,12 +43,12 @@ onEachStore(() => {
     assert.deepEqual((await generateObject({ model: loose, schema: PERSON, prompt: 'Who?' })).object, ADA)
   })
 
-  test('ChatOpenAI of LangChain, also with structured output', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
+  test('ChatOpenAI of LangChain, also with structured output', async () => {
+    const { parley, models, key } = await enter(() => reply.text('Hi.'))
     const chat = new ChatOpenAI({
       model: 'gpt-5-mini',
       temperature: 0.5,
-      apiKey: await parley.key(),
+      apiKey: key,
       configuration: { baseURL: `${parley.url}/v1` },
     })
     assert.equal((await chat.invoke('Hello')).content, 'Hi.')
@@ -86,9 +88,8 @@ onEachStore(() => {
     assert.equal(jobs.body.data.jobs.length, 4)
   })
 
-  test("an answer of the client's own is accepted as a message of the next request", async (t) => {
-    const { parley, models } = await startStage(t)
-    const openai = openaiOf(parley, await parley.key())
+  test("an answer of the client's own is accepted as a message of the next request", async () => {
+    const { openai, models } = await enter()
     const messages: Parameters<typeof openai.chat.completions.create>[0]['messages'] = [
       { role: 'developer', content: 'Be short.' },
       { role: 'user', content: [{ type: 'text', text: 'Hello' }] },

@@ -1,13 +1,14 @@
 /** Tests that a repeated request below /v1 joins the job of the earlier one, and that parallel equal requests do not. */
 import assert from 'node:assert/strict'
-import test from 'node:test'
+import test, { type TestContext } from 'node:test'
 import OpenAI from 'openai'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { pendingResponsesAre, type Stage, startStage, stopAtOnce } from '../http/stage.ts'
-import { reply } from '../model-server.ts'
+import { pendingResponsesAre, startStage, stopAtOnce } from '../http/stage.ts'
+import { reply, type Script } from '../model-server.ts'
 import { onEachStore, storeName } from '../on-each-store.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
+import { type SharedStage, shareStage } from './shared-stage.ts'
 
 const SAMPLE = {
   model: 'gpt-5-mini',
@@ -23,25 +24,30 @@ const HELD_MS = 22_000
 const RETRY = { headers: { 'x-stainless-retry-count': '1' }, maxRetries: 0 }
 
 /** Stalls, then answers each call with a different text. */
-const numbered: NonNullable<Parameters<typeof startStage>[1]>['script'] = (_request, index) =>
-  reply.stall(reply.text(`answer ${index}`))
+const numbered: Script = (_request, index) => reply.stall(reply.text(`answer ${index}`))
 
 const textOf = ({ choices }: OpenAI.ChatCompletion) => choices[0]?.message.content
 
-/** Sends a request whose caller hangs up once its call has arrived. */
-async function abandoned(openai: OpenAI, { models }: Stage, calls: number): Promise<void> {
+/** Sends a request whose caller hangs up once its call has arrived; resolves when the server knows. */
+async function abandoned(
+  t: TestContext,
+  { openai, models, parley }: Pick<SharedStage, 'openai' | 'models' | 'parley'>,
+  calls: number,
+): Promise<void> {
   const hangUp = new AbortController()
   const asked = openai.chat.completions.create(SAMPLE, { signal: hangUp.signal })
   const failed = assert.rejects(asked, OpenAI.APIUserAbortError)
   await models.received(calls)
   hangUp.abort()
   await failed
+  await pendingResponsesAre(t, parley, 0)
 }
 
 onEachStore(() => {
+  const enter = shareStage()
+
   test('ten retries of one held create are one call of the model', async (t) => {
-    const stage = await startStage(t, { script: numbered })
-    const { parley, models, clock } = stage
+    const { parley, models, clock } = await startStage(t, { script: numbered })
     const openai = openaiOf(parley, await parley.key(), { maxRetries: 10 })
     let isHeld = clock.timerSet((ms) => ms === HELD_MS)
     const asked = openai.chat.completions.create(SAMPLE, { timeout: CLIENT_MS })
@@ -94,11 +100,10 @@ onEachStore(() => {
   })
 
   test('an equal request joins the job of a caller that left, for ten minutes', async (t) => {
-    const stage = await startStage(t, { script: numbered })
-    const { parley, models, clock } = stage
+    const { parley, models, clock } = await startStage(t, { script: numbered })
     const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
-    await abandoned(openai, stage, 1)
-    await pendingResponsesAre(t, parley, 0)
+    const stage = { openai, models, parley }
+    await abandoned(t, stage, 1)
     const joined = openai.chat.completions.create(SAMPLE)
     await pendingResponsesAre(t, parley, 1)
     // Its caller is still connected, so an equal request gets its own job.
@@ -107,25 +112,22 @@ onEachStore(() => {
     models.release()
     assert.equal(textOf(await joined), 'answer 0')
     assert.equal(textOf(await parallel), 'answer 1')
-    await abandoned(openai, stage, 3)
-    await pendingResponsesAre(t, parley, 0)
+    await abandoned(t, stage, 3)
     clock.advance(600_000)
     const late = openai.chat.completions.create(SAMPLE)
     await models.received(4)
     models.release()
     assert.equal(textOf(await late), 'answer 3')
     // From now on, the server knows of every caller that left.
-    await abandoned(openai, stage, 5)
-    await pendingResponsesAre(t, parley, 0)
+    await abandoned(t, stage, 5)
     const again = openai.chat.completions.create(SAMPLE)
     await pendingResponsesAre(t, parley, 1)
     models.release()
     assert.equal(textOf(await again), 'answer 4')
   })
 
-  test('a job whose answer its caller got is never joined, not even by a retry', async (t) => {
-    const { parley, models } = await startStage(t)
-    const openai = openaiOf(parley, await parley.key())
+  test('a job whose answer its caller got is never joined, not even by a retry', async () => {
+    const { openai, models } = await enter()
     const first = await openai.chat.completions.create(SAMPLE)
     const second = await openai.chat.completions.create(SAMPLE, RETRY)
     assert.notEqual(first.id, second.id)
@@ -133,12 +135,9 @@ onEachStore(() => {
   })
 
   test('a job that finished after its caller had left answers the next request', async (t) => {
-    const stage = await startStage(t, { script: numbered })
-    const { parley, models } = stage
-    const key = await parley.key()
-    const openai = openaiOf(parley, key)
-    await abandoned(openai, stage, 1)
-    await pendingResponsesAre(t, parley, 0)
+    const stage = await enter(numbered)
+    const { parley, models, key, openai } = stage
+    await abandoned(t, stage, 1)
     models.release()
     const [{ job_id: id }] = (await parley.get('/api/v1/messages', key)).body.data.jobs
     await parley.ended(id, key)
@@ -149,11 +148,9 @@ onEachStore(() => {
   })
 
   test('a request that fails after it has joined leaves the job to the next one', async (t) => {
-    const stage = await startStage(t, { script: numbered })
-    const { parley, models } = stage
-    const openai = openaiOf(parley, await parley.key(), { maxRetries: 0 })
-    await abandoned(openai, stage, 1)
-    await pendingResponsesAre(t, parley, 0)
+    const stage = await enter(numbered, { maxRetries: 0 })
+    const { parley, models, openai } = stage
+    await abandoned(t, stage, 1)
     const { mock } = t.mock.method(parley.store, 'read')
     mock.mockImplementationOnce(() => Promise.reject(new StoreUnavailable('in the test')))
     await assert.rejects(openai.chat.completions.create(SAMPLE), /503/)
@@ -164,11 +161,9 @@ onEachStore(() => {
   })
 
   test('another body, another key and another account never join', async (t) => {
-    const stage = await startStage(t, { script: numbered })
-    const { parley, models } = stage
-    const openai = openaiOf(parley, await parley.key())
-    await abandoned(openai, stage, 1)
-    await pendingResponsesAre(t, parley, 0)
+    const stage = await enter(numbered)
+    const { parley, models, openai } = stage
+    await abandoned(t, stage, 1)
     const others = [
       openai.chat.completions.create({ ...SAMPLE, user: 'you' }, RETRY),
       openaiOf(parley, await parley.key('user_go')).chat.completions.create(SAMPLE, RETRY),
@@ -178,9 +173,8 @@ onEachStore(() => {
     assert.deepEqual((await Promise.all(others)).map(textOf).sort(), ['answer 1', 'answer 2'])
   })
 
-  test('a request whose schema differs beyond the 53rd bit does not join', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
-    const key = await parley.key()
+  test('a request whose schema differs beyond the 53rd bit does not join', async () => {
+    const { parley, models, key } = await enter(() => reply.stall())
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...RETRY.headers }
     const ask = (id: string) => {
       const format = { type: 'json_schema', json_schema: { name: 'a', schema: { enum: ['ID'] } } }
@@ -201,15 +195,14 @@ onEachStore(() => {
     const { parley, models } = stage
     const key = await parley.key()
     const asked = openaiOf(parley, key, { maxRetries: 0 }).chat.completions.create(SAMPLE)
-    const failed = asked.then(
-      () => assert.fail('it was answered'),
-      (error: unknown) => error,
-    )
+    const failed = assert.rejects(asked, (error) => {
+      assert.ok(error instanceof OpenAI.APIError && error.status === 503, `${error}`)
+      assert.equal(error.headers?.get('connection'), 'close')
+      return true
+    })
     await models.received(1)
     await stopAtOnce(stage)
-    const error = await failed
-    assert.ok(error instanceof OpenAI.APIError && error.status === 503, `${error}`)
-    assert.equal(error.headers?.get('connection'), 'close')
+    await failed
     const after = await startStage(t, { after: stage, script: () => reply.text('after') })
     const retried = await openaiOf(after.parley, key).chat.completions.create(SAMPLE)
     assert.equal(textOf(retried), 'after')

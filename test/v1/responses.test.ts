@@ -11,6 +11,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { blockedBy, connectPostgres } from '../postgres/connection.ts'
 import { eventually } from '../support/eventually.ts'
 import { openaiOf } from './official-client.ts'
+import { shareStage } from './shared-stage.ts'
 
 const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
 type Created = OpenAI.Responses.ResponseCreateParamsNonStreaming
@@ -24,38 +25,25 @@ async function ended(openai: OpenAI, id: string): Promise<OpenAI.Responses.Respo
 }
 
 onEachStore(() => {
-  test('a held response has its output, and what it was created from', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
-    const openai = openaiOf(parley, await parley.key())
-    const response = await openai.responses.create({
-      ...HELLO,
+  const enter = shareStage()
+
+  test('a held response has its output, and what it was created from', async () => {
+    const { openai, models } = await enter(() => reply.text('Hi.'))
+    const echoed = {
       instructions: 'Answer briefly. "€😀"',
       metadata: { order: '7' },
       temperature: 0.5,
       top_p: 0.9,
       max_output_tokens: 50,
-      // As the Agents SDK sends it by default.
-      reasoning: { effort: 'low' },
-      text: { verbosity: 'low' },
-      store: true,
-    })
+    }
+    // As the Agents SDK sends it by default.
+    const more: Partial<Created> = { reasoning: { effort: 'low' }, text: { verbosity: 'low' }, store: true }
+    const response = await openai.responses.create({ ...HELLO, ...echoed, ...more })
     assert.match(response.id, /^resp_/)
     assert.equal(response.output_text, 'Hi.')
-    const { status, instructions, metadata, temperature, top_p, max_output_tokens, background } = response
-    assert.deepEqual(
-      { status, instructions, metadata, temperature, top_p, max_output_tokens, background },
-      {
-        status: 'completed',
-        instructions: 'Answer briefly. "€😀"',
-        metadata: { order: '7' },
-        temperature: 0.5,
-        top_p: 0.9,
-        max_output_tokens: 50,
-        background: false,
-      },
-    )
-    assert.equal(response.reasoning?.effort, 'low')
-    assert.equal(response.text?.verbosity, 'low')
+    assert.deepEqual([response.status, response.background], ['completed', false])
+    assert.partialDeepStrictEqual(response, echoed)
+    assert.deepEqual([response.reasoning?.effort, response.text?.verbosity], ['low', 'low'])
     const { input_tokens, output_tokens, total_tokens } = response.usage ?? assert.fail('no usage')
     assert.ok(input_tokens > 0 && total_tokens === input_tokens + output_tokens)
     const [sent] = models.requests
@@ -63,9 +51,8 @@ onEachStore(() => {
       { role: 'system', content: 'Answer briefly. "€😀"' },
       { role: 'user', content: 'Hello' },
     ])
-    assert.equal(sent?.body.temperature, 0.5)
-    assert.equal(sent?.body.reasoning_effort, 'low')
-    assert.equal(sent?.body.verbosity, 'low')
+    const { temperature, reasoning_effort, verbosity } = sent?.body ?? {}
+    assert.deepEqual([temperature, reasoning_effort, verbosity], [0.5, 'low', 'low'])
     const { _request_id: _, ...body } = response
     const { _request_id: __, ...again } = await openai.responses.retrieve(response.id)
     assert.deepEqual(again, body)
@@ -92,9 +79,8 @@ onEachStore(() => {
     assert.equal(response.created_at, created.created_at)
   })
 
-  test('parse() returns the object that a Zod schema describes, now and when it is read later', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.json({ name: 'Ada', born: 1815 }) })
-    const openai = openaiOf(parley, await parley.key())
+  test('parse() returns the object that a Zod schema describes, now and when it is read later', async () => {
+    const { openai, models } = await enter(() => reply.json({ name: 'Ada', born: 1815 }))
     const person = z.object({ name: z.string(), born: z.number() })
     const text = { format: zodTextFormat(person, 'person') }
     const response = await openai.responses.parse({ ...HELLO, text })
@@ -108,9 +94,8 @@ onEachStore(() => {
     assert.deepEqual(object.text, { format: { type: 'json_object' } })
   })
 
-  test('an answer that was cut or withheld is incomplete', async (t) => {
-    const { parley, models } = await startStage(t)
-    const openai = openaiOf(parley, await parley.key())
+  test('an answer that was cut or withheld is incomplete', async () => {
+    const { openai, models } = await enter()
     models.script = () => reply.truncated('{"name": "Ad')
     for (const type of ['text', 'json_object'] as const) {
       const cut = await openai.responses.create({ ...HELLO, text: { format: { type } } })
@@ -124,9 +109,8 @@ onEachStore(() => {
     assert.deepEqual(withheld.incomplete_details, { reason: 'content_filter' })
   })
 
-  test('a failed response: an error if it was held, its state if it ran in the background', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.status(400) })
-    const openai = openaiOf(parley, await parley.key())
+  test('a failed response: an error if it was held, its state if it ran in the background', async () => {
+    const { openai, models } = await enter(() => reply.status(400))
     await assert.rejects(openai.responses.create(HELLO), { status: 502, code: 'model_error' })
     assert.equal(models.requests.length, 1, 'it was not retried')
     const { id } = await openai.responses.create({ ...HELLO, background: true })
@@ -136,9 +120,8 @@ onEachStore(() => {
     assert.match(failed.error?.message ?? '', /It answers 400/)
   })
 
-  test('cancelling ends it, and changes nothing the second time or once it has ended', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.stall() })
-    const openai = openaiOf(parley, await parley.key())
+  test('cancelling ends it, and changes nothing the second time or once it has ended', async () => {
+    const { openai, models } = await enter(() => reply.stall())
     const { id } = await openai.responses.create({ ...HELLO, background: true })
     await models.received(1)
     const cancelled = await openai.responses.cancel(id)
@@ -149,9 +132,8 @@ onEachStore(() => {
     assert.equal((await openai.responses.cancel(completed.id)).status, 'completed')
   })
 
-  test('a deleted response is gone, whether it had ended or not', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.text('Hi.') })
-    const openai = openaiOf(parley, await parley.key())
+  test('a deleted response is gone, whether it had ended or not', async () => {
+    const { openai, models } = await enter(() => reply.text('Hi.'))
     const { id } = await openai.responses.create(HELLO)
     await openai.responses.delete(id)
     await assert.rejects(openai.responses.retrieve(id), OpenAI.NotFoundError)
@@ -163,36 +145,27 @@ onEachStore(() => {
     await assert.rejects(openai.responses.retrieve(running.id), OpenAI.NotFoundError)
   })
 
-  test('responses of others, and jobs of other routes, do not exist', async (t) => {
-    const { parley } = await startStage(t, { script: () => reply.text('Hi.') })
-    const openai = openaiOf(parley, await parley.key())
-    const other = openaiOf(parley, await parley.key('user_max', 'other'))
+  test('jobs of other routes do not exist as responses', async () => {
+    const { openai } = await enter(() => reply.text('Hi.'))
     const { id } = await openai.responses.create(HELLO)
     const messages = [{ role: 'user' as const, content: 'Hello' }]
     const completion = await openai.chat.completions.create({ model: 'gpt-5-mini', messages })
     const chatId = completion.id.replace('chatcmpl-', 'resp_')
-    const missing: [OpenAI, string][] = [
-      [other, id],
-      [openai, chatId],
-      [openai, 'resp_x'],
-      [openai, id.slice('resp_'.length)],
-    ]
-    for (const [client, one] of missing) {
-      const { responses } = client
+    const { responses } = openai
+    for (const missing of [chatId, 'resp_x', id.slice('resp_'.length)]) {
       const routes = [
-        () => responses.retrieve(one),
-        () => responses.cancel(one),
-        () => responses.delete(one),
-        () => responses.inputItems.list(one),
+        () => responses.retrieve(missing),
+        () => responses.cancel(missing),
+        () => responses.delete(missing),
+        () => responses.inputItems.list(missing),
       ]
       for (const ask of routes) await assert.rejects(async () => ask(), { status: 404, param: 'id' })
     }
-    assert.equal((await openai.responses.retrieve(id)).status, 'completed')
+    assert.equal((await responses.retrieve(id)).status, 'completed')
   })
 
-  test('input items are listed page by page, in both orders, without the instructions', async (t) => {
-    const { parley } = await startStage(t, { script: () => reply.text('Hi.') })
-    const openai = openaiOf(parley, await parley.key())
+  test('input items are listed page by page, in both orders, without the instructions', async () => {
+    const { openai } = await enter(() => reply.text('Hi.'))
     const input: OpenAI.Responses.ResponseInput = [
       { role: 'developer', content: 'one' },
       { role: 'user', content: [{ type: 'input_text', text: 'two' }] },
@@ -234,12 +207,8 @@ onEachStore(() => {
     await database.query(
       `insert into nodes (node, lease_until) values ('earlier', clock_timestamp() + interval '60 s')`,
     )
-    const create = () =>
-      openai.responses.create(HELLO).then(
-        () => null,
-        (refused: unknown) => refused,
-      )
-    const error = await eventually(create, (refused) => refused !== null, { signal: t.signal })
+    const create = () => openai.responses.create(HELLO).catch((refused: unknown) => refused)
+    const error = await eventually(create, (answer) => answer instanceof Error, { signal: t.signal })
     assert.ok(error instanceof OpenAI.InternalServerError)
     assert.deepEqual([error.status, error.headers?.get('x-should-retry')], [503, 'true'])
     assert.match(error.message, /earlier version/)
@@ -272,9 +241,8 @@ onEachStore(() => {
     assert.equal(new Set([...others.map(({ id }) => id), `resp_${job_id}`]).size, 3)
   })
 
-  test('a large body of small items is read by a thread, and its first wrong field is named', async (t) => {
-    const { parley, models } = await startStage(t, { script: () => reply.json({ a: 1 }) })
-    const openai = openaiOf(parley, await parley.key())
+  test('a large body of small items is read by a thread, and its first wrong field is named', async () => {
+    const { openai, models } = await enter(() => reply.json({ a: 1 }))
     const input = Array.from({ length: 8000 }, (_, at) => ({ role: 'user' as const, content: `${at}` }))
     const format = { type: 'json_schema' as const, name: 'a', schema: { type: 'object' } }
     const body = { ...HELLO, input, instructions: 'Be brief.', metadata: { a: 'b' }, text: { format } }
@@ -294,8 +262,7 @@ onEachStore(() => {
 
   test('long instructions and answers are read within the byte budget', async (t) => {
     const answer = 'a'.repeat(100_000)
-    const { parley } = await startStage(t, { script: () => reply.text(answer) })
-    const openai = openaiOf(parley, await parley.key())
+    const { openai, parley } = await enter(() => reply.text(answer))
     const instructions = '€😀'.repeat(40_000)
     const { id } = await openai.responses.create({ ...HELLO, instructions })
     for (const read of [openai.responses.retrieve(id), openai.responses.cancel(id)]) {
@@ -314,9 +281,8 @@ onEachStore(() => {
     while (!(await parley.get('/metrics')).text.includes(released)) t.signal.throwIfAborted()
   })
 
-  test('a field that is wrong or not supported is named, and neutral values are accepted', async (t) => {
-    const { parley } = await startStage(t, { script: () => reply.text('Hi.') })
-    const openai = openaiOf(parley, await parley.key())
+  test('a field that is wrong or not supported is named, and neutral values are accepted', async () => {
+    const { openai } = await enter(() => reply.text('Hi.'))
     const schema = { type: 'json_schema', name: 'a', schema: { type: 7 } }
     const wrong: [string, Record<string, unknown>][] = [
       ['stream', { stream: true }],
