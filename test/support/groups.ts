@@ -14,8 +14,8 @@ const FIRST = new RegExp(
   [
     /^test\/(nodes|upgrade)\//,
     /^test\/(examples|docs\/callback-examples|counts\/counts)\.test\.ts$/,
-    /^test\/process\/(admin-actions|backup|batch-command|batch-kills|batch-resume|cost-kills)\.test\.ts$/,
-    /^test\/process\/(kills|large-jobs|pipelining|server-package|suspects|usage-kills)\.test\.ts$/,
+    /^test\/process\/(admin-actions|backup|batch-kills|batch-resume|cost-kills)\.test\.ts$/,
+    /^test\/process\/(kills|large-jobs|pipelining|server-package|suspects)\.test\.ts$/,
   ]
     .map(({ source }) => source)
     .join('|'),

@@ -429,10 +429,10 @@ onEachStore(() => {
   })
 
   test('a line whose job is deleted while an earlier line waits does not run again', async (t) => {
-    const { openai, models, parley, key } = await start(t)
+    const { openai, models, parley, key, account } = await start(t)
     const capStoredBytes = async (max_stored_bytes: number | 'none') => {
       const caps = { max_monthly_jobs: 'none', max_monthly_tokens: 'none', max_stored_bytes }
-      granted(await parley.post('/admin/api/accounts/user_max/caps', caps, undefined, ADMIN), 200)
+      granted(await parley.post(`/admin/api/accounts/${account}/caps`, caps, undefined, ADMIN), 200)
     }
     await capStoredBytes(300_000)
     const created = await submit(openai, [chatLine('large', 'x'.repeat(200_000)), chatLine('small')])
