@@ -70,7 +70,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       metric: 'parley_unknown_key_rejections_total',
     },
     {
-      name: 'rejected requests per second',
+      name: 'rejected requests per second (with a valid key: of its account)',
       setting: 'limits.rejections_per_second',
       beyond: 'delayed by up to 10 s',
       metric: 'parley_rejections_delayed_total',
@@ -91,6 +91,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     { name: 'jobs in a batch', setting: 'tiers.NAME.max_batch_jobs', beyond: '403' },
     { name: 'jobs read by one request', fixed: String(MAX_IDS), beyond: '400' },
     { name: 'time that a request waits', unit: 's', fixed: '120', beyond: '202, or the current state' },
+    { name: 'time that a request waits below `/v1`', unit: 's', fixed: '280', beyond: '408' },
   ],
   'A job': [
     { name: 'schema', unit: 'bytes', setting: 'limits.schema_bytes', beyond: '400' },
@@ -354,7 +355,7 @@ function mebibytes(bytes: number): string {
 
 const INTRODUCTION = `# Limits
 
-Every limit of a server; the headings name what it counts for. Each rejection names the limit in its message; 429 and 503 also carry Retry-After. For tiers, the
+Every limit of a server; the headings name what it counts for. Each rejection names the limit in its message; 429 and 503 also carry Retry-After, except where waiting does not help. Below \`/v1\`, a cap or quota gives 429 instead of 403. For tiers, the
 tables show the limits of \`user_free\`; [settings](settings.md) has those of the others. \`null\` means no limit; for \`limits.memory_bytes\`,
 \`jobs.concurrency\` and \`max_concurrency\`, it means that the server derives the limit from its memory.
 

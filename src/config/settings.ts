@@ -119,7 +119,7 @@ const upstream = Type.Object(
     }),
     max_concurrency: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
       description:
-        'Maximum concurrent calls. Parley starts with this limit, halves it after 429, 503 and timeouts, and raises it again while calls succeed. null: at most `jobs.concurrency`, starting with 8 (for api.openai.com, with the maximum).',
+        'Maximum concurrent calls. Parley starts with this limit, halves it after 429, 503 and timeouts, and raises it again while calls succeed. null: at most `jobs.concurrency`, starting with 8. For api.openai.com, the number is always the maximum.',
     }),
     requests_per_minute: upstreamRate('calls'),
     tokens_per_minute: upstreamRate('input and output tokens', ' Running calls count with an estimate.'),
@@ -340,7 +340,7 @@ export const settingsSchema = Type.Object(
         ),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job that was running in this many crashes of nodes fails.',
+          description: 'A job fails if it was running in this many crashes of nodes, and alone in the last one.',
         }),
         lease_seconds: seconds(
           'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs.',

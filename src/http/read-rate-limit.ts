@@ -8,7 +8,7 @@ import { type HttpError, tooManyReads } from './errors.ts'
 import './request-context.ts'
 
 /** A list counts as this many reads, because it searches the stored jobs. */
-const WALK_READS = 10
+const LIST_READS = 10
 /** Limits all routes that are declared after this call and have `limitReads` in their config. */
 export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
   const limit = (
@@ -31,7 +31,7 @@ export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
     const isLimited = route.config?.limitReads
     if (!isLimited) return
     const before = route.onRequest === undefined ? [] : [route.onRequest].flat()
-    const costOf = (request: FastifyRequest) => (isLimited === true || !isLimited(request) ? 1 : WALK_READS)
+    const costOf = (request: FastifyRequest) => (isLimited === true || !isLimited(request) ? 1 : LIST_READS)
     route.onRequest = [...before, (request, reply, done) => done(limit(request, reply, costOf(request)))]
   })
 }

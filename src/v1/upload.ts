@@ -43,7 +43,7 @@ export class Uploads {
     this.#options = options
   }
 
-  /** Whether the connection uploads a file. If so, a minimum rate applies instead of the timeout of requests. */
+  /** Whether the connection uploads a file. If so, a minimum rate (`multipart.ts`) applies instead of the timeout of requests. */
   readonly isUploading = (socket: Socket): boolean => this.#sockets.has(socket)
 
   async receive(request: FastifyRequest): Promise<StoredFile> {

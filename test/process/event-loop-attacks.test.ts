@@ -30,7 +30,7 @@ const PROPERTIES = Object.fromEntries(
 const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   [
     'a payload of numbers',
-    () => withPayload(`{"a":[${filled('1,', LARGEST)}1]}`),
+    () => withPayload(`{"a":[${filled('1,', 5 * MIB)}1]}`),
     {
       status: 400,
       details: /callback_payload: must be at most 65536 bytes long \(limits\.callback_payload_bytes\)/,
@@ -84,8 +84,13 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   ['brackets', () => '['.repeat(LARGEST), { status: 400, details: /nested more than 64 levels deep/ }],
   [
     'empty arrays',
-    () => `[[${filled('[],', LARGEST)}[]]]`,
+    () => `[[${filled('[],', 4 * MIB)}[]]]`,
     { status: 400, details: /jobs\[0\]: must be an object/ },
+  ],
+  [
+    'more empty arrays than the heap of a thread has room for',
+    () => `[[${filled('[],', LARGEST)}[]]]`,
+    { status: 413, details: /cpu\.thread_heap_mb/ },
   ],
 ]
 
@@ -188,7 +193,7 @@ const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] 
     { code: 'validation_error', error: /not JSON/ },
   ],
   ['quotes that are no JSON', () => '"'.repeat(7 * MIB), { code: 'validation_error', error: /not JSON/ }],
-  ['10 MB of objects', () => `[${filled('{"a":{}},', 10 * MIB)}1]`, null],
+  ['8 MB of objects', () => `[${filled('{"a":{}},', 8 * MIB)}1]`, null],
 ]
 
 test('no answer holds the event loop', async (t) => {
