@@ -7,7 +7,7 @@
  * then kept. So this class replaces the `Map` itself, and no map refers to the next one.
  */
 
-/** The `Map` is replaced after this many deletions, and one more for each remaining entry. */
+/** The `Map` is replaced once the number of deletions exceeds the number of remaining entries by this many. */
 const LEAST_DELETED = 32
 
 export class TransientMap<Key, Value> {

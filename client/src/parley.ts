@@ -12,9 +12,12 @@ import { Messages } from './messages.ts'
 import { userAgent } from './user-agent.ts'
 
 export interface ParleyOptions {
-  /** If absent, the environment variable `PARLEY_URL`, or `http://127.0.0.1:8080` if that is not set. */
+  /**
+   * The URL of the server. If absent, the environment variable `PARLEY_URL` is used, or `http://127.0.0.1:8080` if that is not
+   * set.
+   */
   readonly baseUrl?: string | undefined
-  /** If absent, the environment variable `PARLEY_API_KEY`. */
+  /** The API key. If absent, the environment variable `PARLEY_API_KEY` is used. */
   readonly apiKey?: string | undefined
   /** How often a call is retried after temporary failures; 4 if absent. */
   readonly maxRetries?: number | undefined

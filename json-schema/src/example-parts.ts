@@ -240,7 +240,7 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
   }
 }
 
-/** If several characters match, the first of these that matches is used. */
+/** The characters that examples prefer: they use the first one that matches. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
 /** All scripts that a pattern can name have a character below this code point. */

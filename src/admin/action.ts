@@ -121,7 +121,7 @@ export interface Download {
 }
 
 export interface RouteAnswer {
-  /** If present, sent instead of the usual JSON. */
+  /** A file that is sent instead of the usual JSON. */
   readonly download?: Download
   /** The message of the response; `success` if absent. */
   readonly message?: string

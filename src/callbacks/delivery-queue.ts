@@ -50,7 +50,7 @@ export class DeliveryQueue {
   readonly #options: DeliveryQueueOptions
   readonly #inFlight: InFlight
   readonly #deferred = new DeferredDeliveries()
-  /** Receivers whose deferred deliveries are being taken. */
+  /** The receivers for which this queue is taking deferred deliveries from the store. */
   readonly #claimingFor = new Set<Receiver>()
   /** Whether the store may have callbacks that are due. */
   #mayBeDue = true
@@ -232,7 +232,7 @@ export class DeliveryQueue {
       const sent = await sender.send(delivery)
       if (sent.kind === 'not sent') await this.#release([delivery])
       if (sent.kind === 'sent') {
-        // The receiver has capacity again before the slot is free, because recording the attempt takes time.
+        // The receiver has responded, so it can get the next delivery now. The slot is free only after the attempt is recorded.
         deliveries.move(delivery, 'recording')
         receiver.learn(sent.health)
         this.#sendWaiting()

@@ -88,7 +88,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   return 0
 }
 
-/** Returns null, without loading anything, unless the environment configures an OpenTelemetry endpoint. */
+/** Returns null, without loading OpenTelemetry, if the environment configures no endpoint or disables the SDK. */
 async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
   if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || /^true$/i.test(env.OTEL_SDK_DISABLED ?? '')) return null
   const { startOtlp } = await import('../telemetry/otlp.ts')

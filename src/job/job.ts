@@ -103,7 +103,10 @@ export interface ClaimedJob extends Job {
    * How many crashes count against the job: the first one if a node held the job, later ones only if its start was recorded.
    */
   readonly crashCount: number
-  /** Whether it was the only job of its node that counted in its last crash. */
+  /**
+   * Whether the last crash that counted against the job counted against no other job of its node. If the job was already a
+   * suspect, only other suspects matter.
+   */
   readonly crashedAlone: boolean
   /** The state of earlier runs (`queue/earlier-runs.ts`); absent if no run has stored any. */
   readonly earlierJson?: string

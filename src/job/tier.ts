@@ -72,12 +72,14 @@ export class Tiers {
   }
 
   /**
-   * How far a queued job of the tier moves its account's next turn: half as far with twice the weight.
+   * Returns the step of the tier: the least distance from the turn of an account's last queued job on a route to the turn of its
+   * next one. Twice the weight halves the step.
+   *
    * This is start-time fair queueing, which both stores implement (`store/sqlite/fair-order.ts`,
-   * `store/postgres/fair-order.ts`). The **turn** of a queued job is the highest of these: its route's turn (up to which jobs
-   * have been claimed), the turn of the route's first job, and one step after the last queued job of its account on the route.
-   * Claims take the job with the lowest turn first. So an account with a hundred thousand queued jobs delays only its own jobs,
-   * and a claim is one index scan.
+   * `store/postgres/fair-order.ts`). When a job joins the queue of its route, its **turn** is the highest of three: the turn up
+   * to which the route has been claimed, the turn of the first job in that queue, and one step after the turn of the last
+   * queued job of its account on that route. Claims take the job with the lowest turn first. So an account with a hundred
+   * thousand queued jobs delays only its own jobs, and a claim is one index scan.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))
 }

@@ -1,6 +1,7 @@
 /**
- * Estimates the heap that parsing JSON text takes. A thread whose heap is too small for a parse cannot be relied on to end
- * alone: the parser does not notice that its thread was terminated, and Node.js ends the process or the parse runs for minutes.
+ * Estimates how much heap it takes to parse a JSON text. The text must not be parsed in a thread whose heap is too small for
+ * it: the parser does not notice that Node.js has terminated the thread. Then either the whole process ends, or the parser
+ * continues for minutes.
  */
 import { resourceLimits } from 'node:worker_threads'
 import { skipSpace, stringEnd } from './scan-json.ts'

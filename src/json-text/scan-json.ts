@@ -29,7 +29,7 @@ export function stringEnd(text: string, from: number): number {
     if (code === QUOTE) return at
     if (code === BACKSLASH) at++
   }
-  // The search counts backslashes from the beginning of the string, so it knows which quotes are escaped.
+  // A quote is escaped if an odd number of backslashes precedes it. The count may go back to the beginning of the string.
   for (let at = from; ; at++) {
     at = text.indexOf('"', at)
     if (at === -1) return text.length

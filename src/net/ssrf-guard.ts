@@ -12,7 +12,7 @@ export type Network = readonly [address: Address, prefix: number]
 
 /** The settings `callbacks.allow_networks` and `callbacks.https_only`. */
 export interface AddressRules {
-  /** These ranges are allowed even if the list of blocked ranges contains them. */
+  /** These ranges are allowed although they are usually blocked, except for the addresses in `ALWAYS_BLOCKED`. */
   readonly allow: readonly Network[]
   readonly httpsOnly: boolean
 }
@@ -218,7 +218,10 @@ const BLOCKED_IPV6: readonly string[] = [
   '3fff::/20', // documentation
 ]
 
-/** Blocked even if `allow_networks` contains them, because metadata servers return the credentials of the machine. */
+/**
+ * The addresses at which clouds serve metadata, such as the credentials of the machine. They are blocked even if
+ * `allow_networks` contains them.
+ */
 const ALWAYS_BLOCKED: readonly string[] = [
   '169.254.169.254', // AWS, Azure, Google and most others
   'fd00:ec2::254', // AWS

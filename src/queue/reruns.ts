@@ -156,7 +156,7 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
     model,
     messagesJson,
     messages: messagesJson.split(MESSAGE_START).length - 1,
-    // The count that the original job has stored is exact, or an upper bound that was within the limit of its tier.
+    // The token count of the original job is exact, or an upper bound that did not exceed the limit of its tier.
     tokensAtMost: inputTokens,
     responseFormatJson: formatJson,
     options: optionsJson === null ? null : JSON.parse(optionsJson),

@@ -227,8 +227,9 @@ export class Scheduler {
   }
 
   /**
-   * Accounts whose queued jobs wait although other accounts' could start. If slots are short, these are the accounts that hold
-   * at least an equal share of the slots in use.
+   * Returns the accounts whose queued jobs must wait although jobs of other accounts could start. With the reason `memory`, they
+   * wait for memory or have their share of it. With `slots`, only reserved slots are free, and they hold at least an equal share
+   * of the slots in use.
    */
   heldBack(): readonly HeldBack[] {
     const withoutBytes = this.#accountsWithoutBytes()

@@ -1,4 +1,4 @@
-/** Accounts: the SQL of both stores. */
+/** The SQL for accounts, shared by both stores. */
 import type { AccountPage, AccountRecord, OwnCap, OwnCaps, Secrets } from './account-store.ts'
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'

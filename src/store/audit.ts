@@ -1,4 +1,4 @@
-/** The audit log: the SQL of both stores. */
+/** The SQL for the audit log, shared by both stores. */
 import { isJobId } from '../job/job-id.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from './audit-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from './rows.ts'

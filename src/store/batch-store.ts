@@ -14,15 +14,15 @@ export const MAX_STORED_BATCHES = 10_000
 
 export interface BatchStore {
   /**
-   * Returns the ID of the batch. Returns null, and stores nothing, if the account already has `maxOpen` open batches. A second
-   * call with the same ID rejects.
+   * Stores the batch and returns its ID. Returns null, and stores nothing, if the account already has `maxOpen` open batches. A
+   * second call with the same ID rejects.
    *
-   * `retriedSinceMs` is null or absent unless the request is a retry. Then the batch may exist already: if the account has
-   * created one with the same file, endpoint and description since that time, which was not cancelled and has not failed, this
-   * returns the ID of that one and stores nothing.
+   * If the request is a retry, `retriedSinceMs` is set, because an earlier try may already have created the batch. If the
+   * account has created a batch with the same file, endpoint and description since that time, this returns the ID of that batch
+   * and stores nothing. Cancelled and failed batches do not count.
    *
-   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), up to two of the others are
-   * deleted that are older than the newest `maxStored`, except open ones.
+   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), this also deletes up to two of
+   * those that are older than the newest `maxStored`. It never deletes an open batch.
    */
   createBatch(
     batch: NewBatch,

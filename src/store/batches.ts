@@ -1,4 +1,4 @@
-/** Batches: the SQL of both stores. */
+/** The SQL for batches, shared by both stores. */
 
 import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'

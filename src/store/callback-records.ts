@@ -1,4 +1,4 @@
-/** Searches and replays callbacks for operators: the SQL of both stores. */
+/** The SQL that searches and replays callbacks for operators, shared by both stores. */
 import type { Callback } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
 import { URL_PREFIX, urlOf } from './callback-rows.ts'

@@ -92,7 +92,7 @@ export interface Dialect {
   /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked. */
   failedCallbacks(condition: Sql, limit: number): Sql
 
-  /** The key of `callbacks`, which `failedCallbacks` selects. */
+  /** The key column of `callbacks`: the one that `failedCallbacks` selects. */
   readonly callbackKey: Sql
 
   /** Selects the IDs of open jobs to cancel. */

@@ -1,4 +1,4 @@
-/** Files: the SQL of both stores. */
+/** The SQL for files, shared by both stores. */
 import type { Dialect } from './dialect.ts'
 import {
   ABANDONED_MS,

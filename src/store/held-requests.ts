@@ -1,4 +1,4 @@
-/** Held requests: the SQL of both stores. */
+/** The SQL for held requests, shared by both stores. */
 import type { Dialect } from './dialect.ts'
 import type { HeldRequest } from './held-request-store.ts'
 import { textOf } from './rows.ts'

@@ -1,6 +1,6 @@
 /**
- * Cancels jobs regardless of the node that holds them, and deletes finished jobs: the SQL of both stores. The deletion of an
- * account differs: see `delete.ts` in the folder of each store.
+ * The SQL that cancels jobs, regardless of the node that holds them, and deletes finished jobs, shared by both stores. The
+ * deletion of an account differs: see `delete.ts` in the folder of each store.
  */
 
 import { cancelledErrorJson, usageOfCancelled } from '../job/cancelled.ts'

@@ -1,4 +1,7 @@
-/** Searches jobs for operators, in chunks that are small enough not to delay other operations: the SQL of both stores. */
+/**
+ * The SQL that searches jobs for operators, shared by both stores. It searches in chunks that are small enough not to delay
+ * other operations.
+ */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'

@@ -1,4 +1,4 @@
-/** API keys, and the admin tokens of operators: the SQL of both stores. */
+/** The SQL for API keys and for the admin tokens of operators, shared by both stores. */
 import type {
   AdminTokenRecord,
   KeyRecord,

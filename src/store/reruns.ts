@@ -1,4 +1,4 @@
-/** Reruns: the SQL of both stores. */
+/** The SQL for reruns, shared by both stores. */
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
 import { storedTextOf } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'

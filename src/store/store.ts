@@ -125,11 +125,12 @@ export interface Store
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Dead nodes are all others without a
-   * valid lease. Counts a crash of each job that never crashed before, and of each suspect whose start was recorded under its
-   * current attempt (`recordStarts`). If only one job of a node counted, that job crashed alone (`ClaimedJob.crashedAlone`). If
-   * the node was only paused, `revertCrashes` reverts both facts. Returns the number of jobs. If several nodes call this, only
-   * one rescues each job.
+   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Every other node without a valid
+   * lease is dead. Returns the number of jobs. If several nodes call this, only one rescues each job.
+   *
+   * This adds 1 to the crash count of each of these jobs, except suspects whose start was not recorded under their current
+   * attempt (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
+   * `revertCrashes` undoes both.
    */
   rescue(node: string, nowMs: number): Promise<number>
 

@@ -1,4 +1,7 @@
-/** The usage of accounts, what they have open and stored, and which jobs wait for a budget: the SQL of both stores. */
+/**
+ * The SQL for the usage of accounts, for what they have open and stored, and for jobs that wait for a budget, shared by both
+ * stores.
+ */
 import { BUDGET_QUEUES } from './cost-cap-store.ts'
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'

@@ -8,7 +8,7 @@
  * split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** A text that looks like a special token comes from the caller, so it is counted as text. */
+/** Callers can send text that looks like a special token, such as `<|endoftext|>`. It is counted as ordinary text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {

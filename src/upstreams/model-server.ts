@@ -241,7 +241,7 @@ export interface RequestWait {
   readonly tries: number
   /** The job's calls whose connection broke; absent if none did. */
   readonly breaks?: JobBreaks
-  /** Since when no target of the route is available, Unix time in milliseconds; null if one is available now. */
+  /** When the last available target of the route became unavailable, Unix time in milliseconds; null if one is available now. */
   readonly unavailableSinceMs: number | null
   /**
    * When one of the targets last became available, Unix time in milliseconds; -Infinity if none has since this node started.

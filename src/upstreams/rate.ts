@@ -21,7 +21,7 @@ const MOST_WAITING = 256
 /** The weight of the latest request in the average of tokens. */
 const LATEST = 0.1
 
-/** Keeps the state of a rate, for this node alone or shared between nodes. */
+/** Records what was sent and granted under one rate limit (rate-window.ts), for this node alone or for all nodes together. */
 export interface RateBook {
   /** Whether the rate has an effect now; a shared rate has none while a node of an earlier version is running. */
   readonly isOn: () => boolean

@@ -11,7 +11,7 @@ export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
 /** Pauses are longer or shorter by up to this fraction, so that jobs that failed together do not retry together. */
 export const JITTER = 0.25
-/** The longest Retry-After that is respected. A run has a deadline, and an earlier try may succeed. */
+/** A longer Retry-After is shortened to this, because a run has a deadline, and a try before that time may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000
 
 /** The server's Retry-After in milliseconds from now; null if it is absent or malformed. */

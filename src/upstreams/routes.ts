@@ -55,7 +55,7 @@ export interface RouteLimit {
   readonly allowance: number
   /** The jobs that failed last, which are started only if there are no others. */
   readonly failedJobs: readonly string[]
-  /** Since when no target is available, Unix time in milliseconds; null if one is available. */
+  /** When the last available target became unavailable, Unix time in milliseconds; null if a target is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: Trouble | null
 }

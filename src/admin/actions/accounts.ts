@@ -392,7 +392,7 @@ Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_byt
   }),
 })
 
-/** Omits a missing cost cap, because many operators do not configure prices. */
+/** Formats the cost cap. Returns an empty text if it is absent, because many operators do not configure prices. */
 function costCapText({ max_monthly_cost: cap }: Caps): string {
   if (cap === undefined) return ''
   return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`

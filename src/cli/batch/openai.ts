@@ -58,7 +58,7 @@ function bodyProblem(body: Fields, drop: readonly string[]): string | null {
 
 function messagesProblem(messages: unknown): string | null {
   if (!Array.isArray(messages)) return 'body.messages: must be an array'
-  // As below `/v1`: names are ignored unless they distinguish participants of one role.
+  // Like the routes below `/v1`, this ignores names unless they distinguish participants with the same role.
   const names = new Map<unknown, unknown>()
   for (const [index, message] of messages.entries()) {
     const field = `body.messages[${index}]`

@@ -64,7 +64,10 @@ export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operatio
   readonly prefix: string
 }
 
-/** Call it before the routes are declared, because it collects them. */
+/**
+ * Serves the OpenAPI documents and a page that shows them. Call this before other routes are declared, because the documents
+ * contain only routes that are declared later.
+ */
 export function openapiRoutes(app: FastifyInstance, version: string, other: ApiDocument): void {
   const operations = declaredOperations(app)
   const isForCallers = ({ path }: DeclaredOperation) => path.startsWith(CALLERS)

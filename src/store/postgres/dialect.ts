@@ -77,8 +77,8 @@ export const POSTGRES: Dialect = {
     if (status === 'pending')
       return sql`select ${columns} from open_jobs where turn is not null and ${condition}`
     if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
-    // Both kinds are few. The offset prevents the planner from reading all queued jobs, in the order of their IDs, to find
-    // them.
+    // There are few jobs of either kind. The offset prevents the planner from searching for them in all queued jobs, in the
+    // order of their IDs.
     return sql`
       select ${columns} from (
         (select id, account from open_jobs where node is not null offset 0) union all

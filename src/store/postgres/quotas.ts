@@ -8,7 +8,7 @@ import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** How many deltas one step folds. */
+/** The maximum number of deltas that one statement folds into the sums. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'

@@ -43,7 +43,7 @@ const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
 
-/** How many messages are answered together at most, so that a transaction stays short. */
+/** The maximum number of messages that this thread handles together, so that the transaction of their writes stays short. */
 const MAX_MESSAGES = 16
 
 interface Results {

@@ -101,7 +101,7 @@ for job_id in batch["job_ids"]:
 `
 }
 
-/** How a programming language writes the names and words of JSON. */
+/** How a programming language writes property names, and the JSON literals `true`, `false` and `null`. */
 interface Dialect {
   readonly name: (name: string) => string
   readonly word: (value: boolean | null) => string
