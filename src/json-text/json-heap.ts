@@ -1,6 +1,7 @@
 /**
  * Estimates the heap that parsing JSON text takes. A thread whose heap is too small for a parse cannot be relied on to end
  * alone: the parser does not notice that its thread was terminated, and Node.js ends the process or the parse runs for minutes.
+ * What the thread itself holds, up to 28 MiB, is not counted: a thread whose heap is only that much too small does end alone.
  */
 import { resourceLimits } from 'node:worker_threads'
 import { skipSpace, stringEnd } from './scan-json.ts'
@@ -27,7 +28,7 @@ const BYTES_PER_CHARACTER = 4
 const BYTES_PER_VALUE = 80
 /** The name of a member that is an array index, such as `{"31":1}`: V8 allocates an array up to that index. */
 const BYTES_PER_INDEX = 256
-/** No text needs more for each of its characters: `{"9":1},` comes closest. */
+/** No JSON text counts more for each of its characters: `"9":{},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64
 
 /** A shorter text fits into the heap of any thread, so it needs no `assertFitsHeap`. */
