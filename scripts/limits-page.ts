@@ -233,7 +233,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       name: 'heap of a CPU thread',
       unit: 'MiB',
       setting: 'cpu.thread_heap_mb',
-      beyond: '413, or the batch fails',
+      beyond: '413, or the batch or job fails',
     },
     {
       name: 'writes that wait for the database',

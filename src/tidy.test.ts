@@ -1,6 +1,6 @@
 /** Tests the rules of style that a test can check: which folder may import which, and what may be in only one place. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { limitsPage } from '../scripts/limits-page.ts'
@@ -232,4 +232,18 @@ test('the documents made from the code are up to date (npm run docs)', () => {
   assert.equal(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8'), settingsPage())
   assert.equal(readFileSync(join(ROOT, 'docs/limits.md'), 'utf8'), limitsPage())
   assert.equal(readFileSync(join(ROOT, 'parley.schema.json'), 'utf8'), settingsJsonSchema())
+})
+
+test('the tests that documents name exist', () => {
+  const documents = globSync(['*.md', 'docs/**/*.md'], { cwd: ROOT })
+  const named = documents.flatMap((document) =>
+    Array.from(
+      readFileSync(join(ROOT, document), 'utf8').matchAll(
+        /`((?:src|test|json-schema)\/[\w/.-]+\.test\.ts)`/g,
+      ),
+      ([, path = '']) => ({ document, path }),
+    ),
+  )
+  assert.ok(named.length > 100)
+  assertNone(named.filter(({ path }) => !existsSync(join(ROOT, path))))
 })

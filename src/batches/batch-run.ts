@@ -97,10 +97,10 @@ export class BatchRun {
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   /**
-   * The jobs of lines that started although an earlier line waits, by line. The next steps read these lines again. Their
-   * idempotency keys would not find jobs that were deleted meanwhile.
+   * The lines that started although an earlier line waits, by number. The next steps read them again. Their idempotency keys
+   * would not find jobs that were deleted meanwhile.
    */
-  readonly #ahead = new Map<number, string>()
+  readonly #ahead = new Map<number, BatchLine>()
   readonly #reader: LineReader
   #validation: Validation | null = null
   /** How many of the next lines may already have jobs that a crash prevented from being recorded. */
@@ -158,6 +158,8 @@ export class BatchRun {
       const message = 'The input file was deleted before all of it was read.'
       const problems = [{ line: null, code: 'input_file_deleted', message, param: null }]
       step.progress = { ...step.progress, problems, total: step.progress.total ?? 0 }
+      // These lines cannot be read again, but their jobs have answers.
+      for (const line of this.#ahead.values()) this.#begin(step, line)
       return this.#store(step, this.#batch.status)
     }
   }
@@ -315,8 +317,8 @@ export class BatchRun {
     const results = await Promise.all(
       lines.map(async ({ line, customId, element, problem }) => {
         if (element === null) return { kind: 'wrong', problem: problem ?? '' } as const
-        const jobId = this.#ahead.get(line)
-        if (jobId !== undefined) return { kind: 'started', jobId } as const
+        const ahead = this.#ahead.get(line)
+        if (ahead !== undefined) return { kind: 'started', jobId: ahead.jobId } as const
         return await starts.start(this.#batch, { line, customId }, element, owner)
       }),
     )
@@ -329,9 +331,10 @@ export class BatchRun {
         step.progress = { ...step.progress, waiting: { code, message } }
         this.#retryAtMs = clock.steadyMs() + WAIT_MS
         this.#inputEnded = false
-        for (const [place, { line }] of lines.entries()) {
+        for (const [place, { line, customId }] of lines.entries()) {
           const other = results[place]
-          if (place > at && other?.kind === 'started') this.#ahead.set(line, other.jobId)
+          if (place > at && other?.kind === 'started')
+            this.#ahead.set(line, { line, customId, jobId: other.jobId })
         }
         break
       }
@@ -349,7 +352,7 @@ export class BatchRun {
     const { starts, clock, format } = this.#options
     for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
       const earlier = this.#unsure > 0 ? await starts.jobOf(this.#batch, line, clock.nowMs()) : null
-      const jobId = this.#ahead.get(line) ?? earlier
+      const jobId = this.#ahead.get(line)?.jobId ?? earlier
       this.#unsure -= 1
       step.progress = { ...step.progress, line, offset, waiting: null }
       if (jobId !== null) this.#begin(step, { line, customId, jobId })

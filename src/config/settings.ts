@@ -476,7 +476,7 @@ export const settingsSchema = Type.Object(
         thread_heap_mb: Type.Integer({
           minimum: 64,
           description:
-            'Heap limit of each thread, in MiB. A thread does not parse a text that may need more: a value counts 80 bytes, and a character 4. A body then gets 413.',
+            'Heap limit of each thread, in MiB. A thread does not parse a text that may need more: a value counts 80 bytes, and a character 4. A body then gets 413, and the job of such an answer fails.',
         }),
       },
       strict,

@@ -1,8 +1,13 @@
 /** Reads one job (SPEC §4.2) or several. A read can wait until the jobs have finished, on any node. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
-import type { PendingResponses } from '../queue/pending-responses.ts'
-import { type JobsToAwait, type JobWait, type JobWaitEnd, waitForJobs } from '../queue/pending-responses.ts'
+import {
+  type JobsToAwait,
+  type JobWait,
+  type JobWaitEnd,
+  type PendingResponses,
+  waitForJobs,
+} from '../queue/pending-responses.ts'
 import type { ReadJob, Store } from '../store/store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import './request-context.ts'

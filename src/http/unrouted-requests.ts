@@ -1,9 +1,8 @@
 /**
  * Responds to requests that reach no route. Those that the server could not read (invalid HTTP, not received in time, too many
  * header bytes, or too many waiting requests on one connection) get an error and lose their connection. Those without a route get
- * a response before any of their body is read: 404 for an unknown path, 405 with Allow for an
- * unsupported method (RFC 9110 §15.5.6), and 204 for OPTIONS and preflights. These responses need no key, because they reveal
- * nothing secret.
+ * a response before any of their body is read: 404 for an unknown path, 405 with Allow for an unsupported method (RFC 9110
+ * §15.5.6), and 204 for OPTIONS and preflights. These responses need no key, because they reveal nothing secret.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'

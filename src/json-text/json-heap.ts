@@ -2,6 +2,8 @@
  * Estimates how much heap it takes to parse a JSON text. The text must not be parsed in a thread whose heap is too small for
  * it: the parser does not notice that Node.js has terminated the thread. Then either the whole process ends, or the parser
  * continues for minutes.
+ * The estimate leaves out what the thread itself holds, up to 28 MiB. If a heap is too small only by that much, the thread alone
+ * ends.
  */
 import { resourceLimits } from 'node:worker_threads'
 import { skipSpace, stringEnd } from './scan-json.ts'
@@ -28,7 +30,7 @@ const BYTES_PER_CHARACTER = 4
 const BYTES_PER_VALUE = 80
 /** The name of a member that is an array index, such as `{"31":1}`: V8 allocates an array up to that index. */
 const BYTES_PER_INDEX = 256
-/** No text needs more for each of its characters: `{"9":1},` comes closest. */
+/** No JSON text counts more for each of its characters: `"9":{},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64
 
 /** A shorter text fits into the heap of any thread, so it needs no `assertFitsHeap`. */

@@ -8,8 +8,7 @@ import type { Called, RoutingAttempt, TargetCaller } from './call-target.ts'
 import type { ModelRequest, Reply } from './model-server.ts'
 import type { Reservation } from './rate.ts'
 import type { Target } from './routing-table.ts'
-import type { TargetRates } from './target-rates.ts'
-import { RatePermit } from './target-rates.ts'
+import { RatePermit, type TargetRates } from './target-rates.ts'
 
 export class RatedCaller {
   readonly #caller: TargetCaller

@@ -31,11 +31,16 @@ export class V1Error extends HttpError {
 /** For a field that is wrong, or that is not supported although it would change the answer. */
 export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
-export const noSuchModel = (model: string) =>
-  new V1Error(404, `The model ${model} does not exist, or your tier cannot use it.`, {
+/** Maximum characters of a model's name in an error: a caller may send millions. */
+const LONGEST_MODEL = 200
+
+export function noSuchModel(model: string): V1Error {
+  const shown = model.length > LONGEST_MODEL ? `${model.slice(0, LONGEST_MODEL)}…` : model
+  return new V1Error(404, `The model ${shown} does not exist, or your tier cannot use it.`, {
     param: 'model',
     code: 'model_not_found',
   })
+}
 
 /**
  * The server cannot hold the request any longer, but the job continues. The client repeats the request at once, and the

@@ -96,4 +96,16 @@ onEachStore(async () => {
     const revoked = keys.filter((one) => one.account === 'newcomer').map((one) => one.revokedAtMs !== null)
     assert.deepEqual(revoked.sort(), [false, true])
   })
+
+  test('from a page of keys whose last one was deleted meanwhile, the newest keys can be shown', async (t) => {
+    for (let count = 0; count < 101; count++) await parley.key('user_go', 'gone')
+    const page = await visit(t, browser, parley, '/dashboard/accounts', { expected: /400/ })
+    const older = page.getByRole('button', { name: 'Older' })
+    await older.waitFor()
+    await parley.store.deleteAccount('gone', 'deleted-1')
+    await older.click()
+    await page.getByText('this key does not exist any more').waitFor()
+    await page.getByRole('button', { name: 'Newest' }).click()
+    await page.getByRole('cell', { name: 'acme' }).first().waitFor()
+  })
 })

@@ -161,6 +161,14 @@ onAnyStore(async () => {
     }
   })
 
+  test('a parameter is the `next` of a page only if pages have it', () => {
+    const paths = Object.values<Record<string, Answer['body']>>({ ...callers.paths, ...operators.paths })
+    for (const { operationId, parameters = [], responses } of paths.flatMap((path) => Object.values(path))) {
+      if (!parameters.some(({ description }: Answer['body']) => /`next`/.test(description))) continue
+      assert.match(JSON.stringify(responses['200']), /"next":\{/, operationId)
+    }
+  })
+
   test('a callback has the shape and the headers that its webhook documents', async (t) => {
     const receiver = await startReceiver({}, t)
     const { parameters, requestBody } = callers.webhooks.jobEnded.post

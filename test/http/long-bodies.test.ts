@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
+import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
 import { adminOf } from './admin/admin.ts'
 import { idOf, MESSAGES, says, shareStage, startScene } from './caller.ts'
-import { granted, refused } from './expect.ts'
+import { completed, failed, granted, refused } from './expect.ts'
 
 const BYTES = 90_000
 
@@ -65,10 +66,16 @@ onAnyStore(async () => {
 
   test('413: a body of millions of tiny values, which a thread has not enough memory to parse', async (t) => {
     const settings = { cpu: { thread_heap_mb: 64 }, limits: { batch_body_bytes: 24 * 1024 * 1024 } }
-    const { caller } = await startScene(t, { settings })
-    const body = `[${'{},'.repeat(7_000_000)}{}]`
-    const { details } = refused(await caller.post(`${MESSAGES}/batches`, body), 413)
+    const { caller, models } = await startScene(t, { settings })
+    const values = (count: number) => `[${'{},'.repeat(count)}{}]`
+    const { details } = refused(await caller.post(`${MESSAGES}/batches`, values(7_000_000)), 413)
     assert.match(details ?? '', /cpu\.thread_heap_mb/)
+    models.script = () => reply.text(values(1_000_000))
+    const response_format = { format: 'json' }
+    const { code } = failed(await caller.ask('many', { response_format }))
+    assert.equal(code, 'model_error', 'the job of such an answer fails')
+    models.script = () => reply.text(values(1))
+    completed(await caller.ask('few', { response_format }))
   })
 
   test('a long text that is not UTF-8 is rejected like a short one', async (t) => {

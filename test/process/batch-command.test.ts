@@ -265,6 +265,24 @@ test('OpenAI batch files are read, and results written as theirs', async () => {
   assert.equal(rows[0].response.body.choices[0].message.content, 'echo: A name?')
 })
 
+test('json_object in an OpenAI batch file is an object, and a schema next to it is used', async () => {
+  const schema = { type: 'object', properties: { river: { type: 'string' } } }
+  const line = (id: string, response_format: object) =>
+    openaiLine(id, { messages: [{ role: 'user', content: `object ${id}` }], response_format })
+  await write(
+    'objects.jsonl',
+    [line('any', { type: 'json_object' }), line('own', { type: 'json_object', schema })].join('\n'),
+  )
+  assertEnded(await ask(['batch', 'objects.jsonl']), { code: 0 })
+  const sent = (id: string) =>
+    models.requests.find(({ body }) => JSON.stringify(body).includes(`object ${id}`))?.body.response_format
+  assert.deepEqual(sent('any'), { type: 'json_object' })
+  assert.deepEqual(sent('own'), {
+    type: 'json_schema',
+    json_schema: { name: 'answer', schema, strict: false },
+  })
+})
+
 test('OpenAI lines that are not supported here are rejected by line', async () => {
   const user = { role: 'user', content: 'x' }
   const parts = [{ role: 'user', content: [{ type: 'text', text: 'x' }] }]
@@ -296,6 +314,10 @@ test('OpenAI lines that are not supported here are rejected by line', async () =
     [openaiLine('10', { model: 'gpt-4o' }), /model: tier user_max cannot use gpt-4o/],
     [openaiLine('b', {}), /^$/],
     [openaiLine('b', {}), /custom_id: line 12 has the same custom_id/],
+    [
+      openaiLine('11', { response_format: { type: 'json_object', schema: 'river' } }),
+      /body\.response_format\.schema: must be an object/,
+    ],
     [jobLine('without an id'), /custom_id: is required with --format openai/],
   ]
   await write('unsupported.jsonl', wrong.map(([text]) => text).join('\n'))

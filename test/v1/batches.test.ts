@@ -428,14 +428,15 @@ onEachStore(() => {
     )
   })
 
-  test('a line whose job is deleted while an earlier line waits does not run again', async (t) => {
-    const { openai, models, parley, key, account } = await start(t)
+  /** Submits large lines, which wait, and then a small one. Resolves when the job of that one has ended. */
+  async function submitWaiting(t: TestContext, { openai, parley, key, account }: SharedStage, large: number) {
     const capStoredBytes = async (max_stored_bytes: number | 'none') => {
       const caps = { max_monthly_jobs: 'none', max_monthly_tokens: 'none', max_stored_bytes }
       granted(await parley.post(`/admin/api/accounts/${account}/caps`, caps, undefined, ADMIN), 200)
     }
-    await capStoredBytes(300_000)
-    const created = await submit(openai, [chatLine('large', 'x'.repeat(200_000)), chatLine('small')])
+    await capStoredBytes(200_000 * large + 100_000)
+    const lines = Array.from({ length: large }, (_, at) => chatLine(`large ${at}`, 'x'.repeat(200_000)))
+    const created = await submit(openai, [...lines, chatLine('small')])
     const done = await eventually(
       async () => granted(await parley.get('/api/v1/messages?status=completed', key), 200).jobs,
       (jobs) => jobs.length > 0,
@@ -447,6 +448,13 @@ onEachStore(() => {
       { signal: t.signal },
     )
     assert.match(errors?.data?.[0]?.message ?? '', /bytes/)
+    return { created, done, capStoredBytes }
+  }
+
+  test('a line whose job is deleted while an earlier line waits does not run again', async (t) => {
+    const stage = await start(t)
+    const { openai, models, parley, key } = stage
+    const { created, done, capStoredBytes } = await submitWaiting(t, stage, 1)
     granted(
       await parley.request(`/api/v1/messages/${done[0].job_id}`, {
         method: 'DELETE',
@@ -459,6 +467,22 @@ onEachStore(() => {
     assert.equal(models.requests.length, 2)
     assert.deepEqual(codesOf(await linesOf(openai, batch.error_file_id)), { small: 'job_deleted' })
     assert.deepEqual(batch.request_counts, { total: 2, completed: 1, failed: 1 })
+  })
+
+  test('the answer to a line is there if the input file is deleted while an earlier line waits', async (t) => {
+    const stage = await start(t)
+    const { openai, models } = stage
+    // The first line is in another piece of the file than the last one, so it is read again.
+    const { created } = await submitWaiting(t, stage, 2)
+    await openai.files.delete(created.input_file_id)
+    const batch = await ended(t, openai, created)
+    assert.deepEqual([batch.status, models.requests.length], ['failed', 1])
+    assert.deepEqual(batch.request_counts, { total: 3, completed: 1, failed: 0 })
+    const lines = await linesOf(openai, batch.output_file_id)
+    assert.deepEqual(
+      lines.map(({ custom_id }) => custom_id),
+      ['small'],
+    )
   })
 
   test('a batch whose input file is deleted before all of it was read fails, with the answers that are there', async (t) => {

@@ -64,6 +64,16 @@ onEachStore(() => {
     await assert.rejects(free.models.retrieve('gpt-5'), OpenAI.NotFoundError)
   })
 
+  test('the name of an unknown model is truncated in the error', async () => {
+    const { openai } = await enter()
+    const model = 'x'.repeat(9000)
+    const isShort = ({ message, code }: InstanceType<typeof OpenAI.APIError>) =>
+      code === 'model_not_found' && message.length < 300
+    await assert.rejects(openai.get(`/models/${model}`), isShort)
+    await assert.rejects(openai.get(`/models/org/${model}`), isShort)
+    await assert.rejects(openai.chat.completions.create({ ...HELLO, model }), isShort)
+  })
+
   test('the response cache is used only if the model or a header asks for it', async () => {
     const { openai, parley, key, models } = await enter()
     const twice = async (model: string, headers = {}) => {

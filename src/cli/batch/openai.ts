@@ -1,6 +1,7 @@
 /** Converts lines of OpenAI's batch files to jobs, and results of jobs to lines of OpenAI's output files. */
 import type { BatchJob, Message, Options, ResponseFormat } from '../../../client/src/index.ts'
 import { jobOptions } from '../../job/options.ts'
+import { ANY_OBJECT } from '../../job/response-format.ts'
 import { isObject } from '../../json-object.ts'
 import type { Row } from './row.ts'
 
@@ -82,7 +83,11 @@ function messagesProblem(messages: unknown): string | null {
 function formatProblem(format: unknown): string | null {
   if (format === undefined || format === null) return null
   const type = isObject(format) ? format.type : undefined
-  if (type === 'text' || type === 'json_object') return null
+  if (type === 'text') return null
+  if (type === 'json_object') {
+    const { schema = null } = format as Fields
+    return schema === null || isObject(schema) ? null : 'body.response_format.schema: must be an object'
+  }
   if (type !== 'json_schema') {
     return 'body.response_format.type: must be one of text, json_object, json_schema'
   }
@@ -112,7 +117,9 @@ function optionsOf(body: Fields, drop: readonly string[]): Options {
 }
 
 function formatOf(format: Fields | null | undefined): ResponseFormat {
-  if (format?.type === 'json_object') return { format: 'json' }
+  // As below `/v1`: the answer is an object, and some libraries put a schema next to the type.
+  if (format?.type === 'json_object')
+    return { format: 'json', schema: (format.schema ?? ANY_OBJECT) as Fields }
   if (format?.type !== 'json_schema') return { format: 'text' }
   const { schema, description } = format.json_schema as { schema: Fields; description?: unknown }
   const described = typeof description === 'string' && !('description' in schema)

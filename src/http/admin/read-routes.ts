@@ -324,7 +324,7 @@ export function keysRoute(app: FastifyInstance, { store }: AdminOptions): void {
       before: Type.Optional(
         Type.String({
           pattern: KEY_ID.source,
-          description: 'Only keys created before the key with this ID: the `next` of the previous page.',
+          description: 'Only keys created before the key with this ID: the last one of the previous page.',
           examples: [EXAMPLE_KEY_ID],
         }),
       ),

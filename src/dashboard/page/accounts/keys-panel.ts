@@ -50,12 +50,12 @@ export interface KeysPanelProps {
 }
 
 export function KeysPanel({ keys, title, actions, onChange }: KeysPanelProps) {
-  const { data, isFirst, onPage } = keys
+  const { data, error, isFirst, onPage } = keys
   return html`<${Panel} title=${title} wide actions=${actions}>
     <${StateOf} of=${keys} what="the keys" />
     ${data?.keys.length === 0 && html`<${Empty} title="No keys yet" />`}
     ${data && data.keys.length > 0 && html`<${Table} class="list" caption="Keys" columns=${columnsWith(onChange)} rows=${data.keys} keyOf=${({ id }: Key) => id} />`}
-    ${data && html`<${PagesOf} isFirst=${isFirst} more=${data.more} onNewest=${() => onPage('')} onOlder=${() => onPage(data.keys.at(-1)?.id ?? '')} />`}
+    ${(data || error) && html`<${PagesOf} isFirst=${isFirst} more=${data?.more ?? false} onNewest=${() => onPage('')} onOlder=${() => onPage(data?.keys.at(-1)?.id ?? '')} />`}
   <//>`
 }
 
