@@ -340,7 +340,8 @@ export const settingsSchema = Type.Object(
         ),
         max_attempts: Type.Integer({
           minimum: 1,
-          description: 'A job fails if it was running in this many crashes of nodes, and alone in the last one.',
+          description:
+            'A job fails if it was running in this many crashes of nodes, and alone in the last one.',
         }),
         lease_seconds: seconds(
           'On Postgres: a node that has not renewed its lease for this long counts as dead, and other nodes run its jobs.',
