@@ -120,6 +120,18 @@ onEachStore(() => {
     assert.equal((await admin.read('/jobs?account=other')).jobs[0].callback, 'delivered')
   })
 
+  test('an attempt without a response is shown with its error', async (t) => {
+    const { receiver, create, callbacksAre, admin } = await start(t)
+    receiver.script({ kind: 'reset', when: 'before' })
+    const [id] = await create(1)
+    const [failed] = await callbacksAre('failed', 1)
+    const { log } = await admin.read(`/callbacks/${id}`)
+    for (const { status, error, answer } of [failed.last_attempt, ...log]) {
+      assert.deepEqual([status, answer ?? null], [null, null])
+      assert.match(error, /ECONNRESET|closed/)
+    }
+  })
+
   test('a replay sends a callback again at once, and is logged', async (t) => {
     const { receiver, parley, create, callbacksAre, admin } = await start(t)
     receiver.script({ kind: 'answer', status: 410 })
