@@ -262,6 +262,12 @@ onAnyStore(async () => {
     }
   })
 
+  test('what is not HTTP gets the error of OpenAI below /v1', async () => {
+    const answer = await talk(parley, 'POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nbad header\r\n\r\n')
+    assert.equal(answer.status, 400)
+    assert.equal(answer.body.error.message, 'The request is not valid HTTP.')
+  })
+
   test('7 400 for HTTP/1.1 without Host', async () => {
     invalid(await talk(parley, 'GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n'), 'Host: is required')
     const old = await talk(parley, 'GET /healthz HTTP/1.0\r\n\r\n')
