@@ -66,7 +66,10 @@ describe('a job that breaks the connection whatever its format', () => {
     }
     const { reply: got, wait, calls } = await asked
     assert.deepEqual([wait, calls.length], [undefined, 3])
-    assert.match(got.kind === 'error' ? got.message : '', /crashes the model server/)
+    assert.match(
+      got.kind === 'error' ? got.message : '',
+      /broke during 3 calls for this job.*crashes the model server/,
+    )
     assert.equal(setup.router.limited.size, 0)
   })
 
