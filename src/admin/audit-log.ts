@@ -1,13 +1,10 @@
-/**
- * Runs admin actions and records them in the audit log: writes an entry before an action starts, and adds the outcome when it
- * ends.
- */
+/** Runs admin actions and records them in the audit log: an entry before an action starts, its outcome when it ends. */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import type { AccountOf, AuditStore } from '../store/audit-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
+import { messageOf } from './deletion.ts'
 import { Refusal } from './refusals.ts'
-import { messageOf } from './scrub.ts'
 
 const MAX_OUTCOME_LENGTH = 500
 
@@ -22,7 +19,7 @@ export class AuditLog {
     this.#makeId = makeId
   }
 
-  /** Runs the action. Rejects without running it if its entry cannot be written. */
+  /** Rejects without running the action if its entry cannot be written. */
   async perform(who: string, action: AnyAction, input: AnyInput, tools: ActionTools): Promise<unknown> {
     const id = this.#makeId()
     const { account, jobId, keyId, tokenId, batchId } = input as Readonly<Record<string, string | undefined>>
@@ -46,7 +43,7 @@ export class AuditLog {
     return result
   }
 
-  /** Adds the outcome to the entry. If this fails, the entry stays without an outcome, because the action cannot be undone. */
+  /** If the outcome cannot be written, the entry stays without one, because the action cannot be undone. */
   async #recordOutcome(id: string, outcome: string): Promise<void> {
     await this.#store.endAuditEntry(id, outcome.slice(0, MAX_OUTCOME_LENGTH)).catch(() => {})
   }

@@ -1,5 +1,5 @@
 /** Carries out the actions of a simulation's plan: what callers send and check, what operators do, and what fails. */
-import { cancelJobsOf, deleteAccount } from '../../src/admin/delete-account.ts'
+import { cancelJobsOf, deleteAccount } from '../../src/admin/deletion.ts'
 import { makeSecret } from '../../src/net/signing-secrets.ts'
 import type { OwnCaps } from '../../src/store/account-store.ts'
 import { cancelBatch, submitBatch } from './batches.ts'

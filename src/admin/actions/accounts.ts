@@ -1,11 +1,19 @@
-/** Admin actions on accounts. The audit log records that a secret was shown or rotated, but not the secret. */
+/** Admin actions on accounts. The audit log records each access to a secret, but not the secret. */
 import { rotateSecret } from '../../accounts/key.ts'
 import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'
 import { Type } from '../../typed-schema.ts'
 import { type Cap, type Caps, caps, capsView, findAccount, ownCapsOf } from '../account-view.ts'
 import { adminAction } from '../action.ts'
-import { cancelJobsOf, deleteAccount as deleteAll, suspendAndCancel } from '../delete-account.ts'
+import {
+  afterDeletion,
+  cancelJobsOf,
+  deleteAccount as deleteAll,
+  NO_SCRUB,
+  SCRUB_HELP,
+  scrubField,
+  suspendAndCancel,
+} from '../deletion.ts'
 import {
   count,
   DEFAULT_TIERS,
@@ -17,7 +25,6 @@ import {
   wholeSeconds,
 } from '../fields.ts'
 import { refusals, unknownTier } from '../refusals.ts'
-import { afterDeletion, NO_SCRUB, SCRUB_HELP, scrubField } from '../scrub.ts'
 
 const { noSuchAccount } = refusals
 const NAME = { account: ['<name>', 'the account'] } as const
@@ -111,7 +118,7 @@ const getSecret = adminAction({
     },
     examples: ['parley accounts secret acme', 'parley accounts secret acme --rotate'],
   },
-  // Only the secret is printed, so that scripts can use the output.
+  // Scripts use the output, so it contains only the secret.
   print: ({ secret }, { account }) => ({ json: { account, secret }, text: secret }),
 })
 
@@ -122,7 +129,7 @@ const setWebhook = adminAction({
     { url: textOrNull('Where events of its jobs are sent; null for nowhere.') },
     { ...strict, examples: [{ url: 'https://example.com/parley-events' }, { url: null }] },
   ),
-  // Only the origin is recorded, because paths and queries of webhooks often contain secrets.
+  // Paths and queries of webhooks often contain secrets, so only the origin is recorded.
   details: ({ url }) => ({ origin: url ? originOf(url) : null }),
   check: ({ url }) => {
     const checked = webhookUrl(url)
@@ -174,8 +181,8 @@ type CheckedUrl =
   | { readonly ok: false; readonly rule: string }
 
 /**
- * Rejects URLs that no settings would allow. A command may not know the server's settings, which are applied when an event is
- * sent.
+ * Rejects URLs that no server would accept. A command may not know the server's settings, so servers check the URL of each
+ * event.
  * @param given undefined for the option --clear
  */
 function webhookUrl(given: string | null | undefined): CheckedUrl {
@@ -266,7 +273,7 @@ const resume = adminAction({
   }),
 })
 
-/** Its command is `parley jobs cancel --account`. */
+/** `parley jobs cancel --account` runs this action. */
 export const cancelAccountJobs = adminAction({
   what: 'cancel the jobs of an account',
   about: 'account',
@@ -350,7 +357,7 @@ const setCaps = adminAction({
       'Caps limit what the account uses in a calendar month (UTC). Quotas limit what it has open or stored at any time.',
     success: 'The caps were set.',
     data: Type.Object({ name: Type.String(), ...caps }),
-    // The schema's message would mention only one of the allowed forms.
+    // The schema's own message would name only one of the allowed forms.
     checkBody: (body) => {
       const wrong = Object.entries(Object(body)).find(
         ([name, cap]) => Object.hasOwn(caps, name) && !isCap(cap, name),
@@ -392,7 +399,7 @@ Quotas: ${capText(own.max_open_jobs, 'open jobs')}, ${capText(own.max_stored_byt
   }),
 })
 
-/** Formats the cost cap. Returns an empty text if it is absent, because many operators do not configure prices. */
+/** Many operators configure no prices. The cost cap is then absent, and the text is empty. */
 function costCapText({ max_monthly_cost: cap }: Caps): string {
   if (cap === undefined) return ''
   return typeof cap === 'number' ? `, a cost of ${amountText(microsOf(cap))}` : `, ${capText(cap, 'cost')}`

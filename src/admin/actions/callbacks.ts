@@ -4,13 +4,10 @@ import { adminAction } from '../action.ts'
 import { accountName, count, defined, strict } from '../fields.ts'
 import { refusals } from '../refusals.ts'
 
-/** How many callbacks one transaction replays. It is few, so that other writes do not wait for long. */
+/** A step is one transaction, which is short so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-/**
- * Replays the callbacks that had failed before the action started. A callback that fails again during the action is not
- * replayed twice.
- */
+/** Replays only callbacks that had failed before the action started. One that fails again meanwhile is not replayed twice. */
 const replayFailed = adminAction({
   what: 'replay failed callbacks',
   about: null,

@@ -1,4 +1,4 @@
-/** Admin actions on API keys. The audit log records the key's ID, but not the key. */
+/** Admin actions on API keys. The audit log records the ID of a key, but not the key. */
 
 import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/key.ts'
 import { Type } from '../../typed-schema.ts'
@@ -97,7 +97,7 @@ const createKey = adminAction({
         ? null
         : '--label: must be 1 to 100 characters in one line.',
   },
-  // Only the key is printed, so that scripts can use the output.
+  // Scripts use the output, so it contains only the key.
   print: ({ key, tier }, { account }) => ({ json: { account, tier, key }, text: key }),
 })
 
@@ -198,7 +198,7 @@ const rotateOldKey = adminAction({
     },
     examples: ['parley keys rotate key_019a…', 'parley keys rotate key_019a… --grace 1'],
   },
-  // Only the key is printed, so that scripts can use the output.
+  // Scripts use the output, so it contains only the key.
   print: (rotated) => ({ json: rotated, text: rotated.key }),
 })
 

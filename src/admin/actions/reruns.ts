@@ -1,14 +1,17 @@
-/** Admin actions that rerun finished jobs: a single job, or the jobs that a search finds. */
+/** Admin actions that rerun finished jobs: one job, or the jobs that a search finds. */
+
+import { wait } from '../../clock.ts'
 import { isJobId, JOB_ID } from '../../job/job-id.ts'
+import type { JobSearch, JobSummary } from '../../store/job-search-store.ts'
+import type { EndedRerun, RequestedRerun } from '../../store/rerun-store.ts'
 import { Type } from '../../typed-schema.ts'
-import { adminAction } from '../action.ts'
+import { type ActionTools, adminAction } from '../action.ts'
 import { accountName, count, defined, modelName, next, strict, textOrNull } from '../fields.ts'
 import { refusals } from '../refusals.ts'
-import { type FoundReruns, type RerunSearch, rerunFound, rerunJobs } from '../rerun.ts'
 
 const MOST = 10_000
 const DEFAULT_LIMIT = 1000
-/** The last second with ten digits, in the year 2286. A time in milliseconds has more digits and is rejected. */
+/** This is the last second with ten digits, in the year 2286. Times in milliseconds have more digits, so they are rejected. */
 const LAST_TIME = 9_999_999_999
 
 const howFields = {
@@ -236,6 +239,96 @@ function textOf(reruns: FoundReruns): string {
     )
   }
   return lines.join('\n')
+}
+
+/** A step is one transaction, which is short so that other writes do not wait for long. */
+const JOBS_PER_STEP = 100
+/** The database is checked this often for reruns that servers have created. */
+const LOOK_MS = 200
+const PATIENCE_MS = 10_000
+
+interface RerunOptions {
+  readonly withCallback: boolean
+  readonly again: boolean
+  /** `ofReruns` is false if jobs that are reruns are skipped. */
+  readonly ofReruns: boolean
+}
+
+interface RerunSearch extends Omit<JobSearch, 'limit' | 'expiry'> {
+  readonly errorCode?: string
+}
+
+interface FoundReruns {
+  readonly made: readonly EndedRerun[]
+  readonly refused: readonly EndedRerun[]
+  /** Requested reruns that no server has created yet count here. */
+  readonly waiting: number
+  /** Jobs that already have a rerun or a request for one count here. Without `again`, jobs that are reruns count, too. */
+  readonly skipped: number
+  /** The next search continues before this job ID, which is null after the last job. */
+  readonly next: string | null
+}
+
+/** Requests at most `limit` reruns. Returns the requests, and the results of those that a server has handled. */
+async function rerunJobs(
+  jobIds: readonly string[],
+  limit: number,
+  options: RerunOptions,
+  { store, clock, makeReruns }: ActionTools,
+): Promise<{ readonly requested: readonly RequestedRerun[]; readonly ended: readonly EndedRerun[] }> {
+  const nowMs = clock.nowMs()
+  const requested = await store.requestReruns({ ...options, jobIds, limit, nowMs })
+  if (requested.length === 0) return { requested, ended: [] }
+  await makeReruns?.()
+  const ids = requested.map(({ id }) => id)
+  let ended: readonly EndedRerun[] = []
+  for (let waitedMs = 0; waitedMs <= PATIENCE_MS; waitedMs += LOOK_MS) {
+    const before = ended.length
+    ended = await store.endedReruns(ids)
+    if (ended.length === ids.length) break
+    if (ended.length > before) waitedMs = 0
+    await wait(clock, LOOK_MS)
+  }
+  return { requested, ended }
+}
+
+/**
+ * Stops when `limit` reruns were requested, no server creates them, or no jobs are left. Without `again`, jobs that are reruns
+ * are skipped. They are the newest jobs, so a second call would otherwise repeat failed reruns instead of continuing with older
+ * jobs.
+ */
+async function rerunFound(
+  { errorCode, ...search }: RerunSearch,
+  limit: number,
+  options: RerunOptions,
+  tools: ActionTools,
+): Promise<FoundReruns> {
+  const made: EndedRerun[] = []
+  const refused: EndedRerun[] = []
+  let left = limit
+  let skipped = 0
+  let next = search.beforeJobId ?? null
+  for (;;) {
+    const page = await tools.store.searchJobs({
+      ...search,
+      ...(next !== null && { beforeJobId: next }),
+      limit: JOBS_PER_STEP,
+      expiry: await tools.expiry(),
+    })
+    const ids = page.jobs.filter((job) => hasEndedWith(job, errorCode)).map(({ id }) => id)
+    const { requested, ended } = await rerunJobs(ids, left, options, tools)
+    for (const one of ended) (one.rerunId === null ? refused : made).push(one)
+    left -= requested.length
+    next = left > 0 ? page.next : (requested.at(-1)?.jobId ?? page.next)
+    const looked = ids.filter((id) => next === null || id >= next)
+    skipped += looked.length - requested.length
+    const waiting = requested.length - ended.length
+    if (next === null || left === 0 || waiting > 0) return { made, refused, waiting, skipped, next }
+  }
+}
+
+function hasEndedWith({ settledAtMs, errorCode }: JobSummary, wanted: string | undefined): boolean {
+  return settledAtMs !== null && (wanted === undefined || errorCode === wanted)
 }
 
 export const rerunActions = [rerunJob, rerunFoundJobs] as const

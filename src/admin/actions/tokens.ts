@@ -1,4 +1,4 @@
-/** Admin actions on admin tokens. The audit log records the token's ID and name, but not the token. */
+/** Admin actions on admin tokens. The audit log records the ID and the name of a token, but not the token. */
 import { randomBytes } from 'node:crypto'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
@@ -74,7 +74,7 @@ const createToken = adminAction({
     choose: ({ name }) =>
       NAME.test(String(name)) ? null : 'The name must be 1 to 64 characters in one line.',
   },
-  // Only the token is printed, so that scripts can use the output.
+  // Scripts use the output, so it contains only the token.
   print: (created) => ({ json: created, text: created.token }),
 })
 

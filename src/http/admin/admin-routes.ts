@@ -1,10 +1,9 @@
-/** The admin API, which the dashboard and operators' own tools use. It requires an admin token. No response may be cached. */
+/** The admin API for the dashboard and operators' own tools. It requires an admin token, and its responses are never cached. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
-import { batchActions } from '../../admin/actions/batches.ts'
 import { callbackActions } from '../../admin/actions/callbacks.ts'
-import { jobActions } from '../../admin/actions/jobs.ts'
+import { batchActions, jobActions } from '../../admin/actions/jobs.ts'
 import { keyActions } from '../../admin/actions/keys.ts'
 import { tokenActions } from '../../admin/actions/tokens.ts'
 import { type AdminCaller, AdminTokens } from '../../admin/admin-tokens.ts'
@@ -57,12 +56,9 @@ function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptions): vo
   })
 }
 
-/** How many event streams a node has open at most. */
+/** A node has at most this many open event streams. */
 export const MAX_LISTENERS = 500
-/**
- * How many unread bytes are buffered for a client, in addition to the kernel's buffers: a few minutes of samples. A client with
- * more is disconnected.
- */
+/** These are a few minutes of samples. A client with more unread bytes is disconnected. */
 const MAX_BUFFERED_BYTES = 65_536
 
 /** @param isStillAllowed resolves with false once the request's token is revoked or has expired; never rejects */
@@ -74,7 +70,7 @@ function eventRoute(
   app.get(
     '/events',
     {
-      // Fastify would add a HEAD route, whose response would never end.
+      // The HEAD route that Fastify would add could never finish its response.
       exposeHeadRoute: false,
       schema: {
         operationId: 'streamEvents',
@@ -93,7 +89,7 @@ function eventRoute(
     (request, reply) =>
       reply
         .header('content-type', 'text/event-stream; charset=utf-8')
-        // Tells nginx not to buffer the response.
+        // With this header, nginx does not buffer the stream.
         .header('x-accel-buffering', 'no')
         .header('connection', 'close')
         .send(
@@ -138,11 +134,12 @@ const BASE = '/admin/api'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who sent the request, according to its admin token. */
     admin: AdminCaller
   }
   interface FastifyContextConfig {
-    /** True if the route changes something or shows secrets, so that a read-only admin token may not call it. */
+    /**
+     * `adminAction` is true if the route changes something or shows secrets, so that a read-only admin token must not call it.
+     */
     adminAction?: true
   }
 }
@@ -154,21 +151,21 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
   await app.register(
     (scope, _none, done) => {
       scope.addHook('onRoute', (route) => {
-        // Marked `public` because these routes require an admin token instead of an API key.
+        // `public` turns off the check of API keys. The hook below requires an admin token instead.
         route.config = { ...route.config, public: true, cors: false }
         route.schema = { tags: ['Admin'], security: [{ adminToken: [] }], ...route.schema }
       })
       scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
         const given = tokenOf(request)
-        // The token is checked even if the address must wait: wrong tokens from a shared address must not lock out operators
-        // with a valid one.
+        // The token is checked even if the address must wait, because wrong tokens from a shared address must not lock out
+        // operators.
         const network = networkOf(addressOf(request))
         const waitMs = failures.waitMs(network, MAX_FAILURES)
         const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)
         if (caller === null) {
           if (waitMs > 0) throw tooManyWrongTokens(Math.ceil(waitMs / 1000))
-          // A request without a token is not a guess: the dashboard sends one before the operator signs in.
+          // The dashboard sends requests without a token before the operator signs in, so these are not guesses.
           if (given !== undefined) failures.add(network)
           reply.header('www-authenticate', 'Bearer')
           throw tokenRequired()
@@ -179,7 +176,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       scope.addHook('preValidation', convertQuery)
       overviewRoute(scope, options)
       eventRoute(scope, options, async (request) => {
-        // While the database does not respond, the stream stays open, because a revocation cannot be read.
+        // Without the database, a revocation cannot be read. The stream then stays open.
         const caller = await tokens.callerOf(tokenOf(request) ?? '', false).catch(() => request.admin)
         return caller !== null
       })
@@ -210,5 +207,5 @@ function tokenOf({ headers }: FastifyRequest): string | undefined {
   return /^bearer ([^ ]+)$/i.exec(headers.authorization ?? '')?.[1]
 }
 
-/** How many wrong tokens an address may send in a minute. */
+/** An address may send this many wrong tokens per minute. */
 const MAX_FAILURES = 10

@@ -1,25 +1,25 @@
-/** Cancels all jobs of an account, or deletes the account with all its data, in many short transactions. */
+/**
+ * Deletes accounts with all their data, and cancels their jobs, in many short transactions. Also scrubs the database
+ * afterwards.
+ */
 import { randomBytes } from 'node:crypto'
 import { type Clock, wait } from '../clock.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/chunked-search.ts'
 import type { OperatorStore } from '../store/operator-store.ts'
-import { tryScrub } from './scrub.ts'
+import { Type } from '../typed-schema.ts'
 
-/** How many jobs one transaction cancels. It is few, so that other writes do not wait for long. */
+/** A step is one transaction, which is short so that other writes do not wait for long. */
 const JOBS_PER_STEP = 250
-/**
- * How long every node needs to notice that an account was suspended or its jobs were cancelled, and to store what it had
- * accepted before, in milliseconds.
- */
+/** After this time, every node has noticed a suspension or cancellation, and has stored what it had accepted before. */
 const PROPAGATION_MS = 3000
 
 export interface JobsToCancel {
   readonly account: string
-  /** Whether to cancel running jobs, too, not only queued ones. */
+  /** `running` is false if only queued jobs are cancelled. */
   readonly running: boolean
 }
 
-/** Cancels the current jobs of the account. Returns how many. */
+/** Returns how many jobs were cancelled. */
 export async function cancelJobsOf(
   store: Pick<OperatorStore, 'cancelJobs'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -39,10 +39,7 @@ export async function cancelJobsOf(
   }
 }
 
-/**
- * Suspends the account and cancels its jobs, including those that nodes accept until they notice the suspension. Returns how
- * many jobs were cancelled; null if the account does not exist.
- */
+/** Also cancels jobs that nodes accept until they notice the suspension. Returns null if the account does not exist. */
 export async function suspendAndCancel(
   store: Pick<OperatorStore, 'suspend' | 'cancelJobs'>,
   clock: Clock,
@@ -54,15 +51,11 @@ export async function suspendAndCancel(
   return cancelled + (await cancelJobsOf(store, clock, { account, running: true }))
 }
 
-/**
- * How often the deletion looks for further jobs. The second pass finds all jobs that were being accepted when the deletion
- * started, so more passes mean that new jobs keep arriving.
- */
+/** The second pass finds all jobs that were being accepted at the start. If more passes find jobs, new ones keep arriving. */
 const MAX_PASSES = 5
 
 export interface AccountDeletion {
   readonly account: string
-  /** Whether to scrub the database after the deletion. */
   readonly scrub: boolean
   readonly onProgress: (progress: DeletionProgress) => void
 }
@@ -78,19 +71,16 @@ export type AccountDeletionResult =
       readonly kind: 'deleted'
       readonly cancelled: number
       readonly jobs: number
-      /** The name under which the usage is kept, for invoices; null if there was no usage. */
+      /** The usage is kept for invoices under this name, which is null if the account had no usage. */
       readonly usageAs: string | null
-      /** Why the database was not scrubbed; null if it was, or if that was not requested. */
+      /** `notScrubbed` is null if the database was scrubbed, or if that was not requested. */
       readonly notScrubbed: string | null
     }
   | { readonly kind: 'unknown' }
-  /** New jobs of the account kept arriving. The jobs deleted so far stay deleted; another call may succeed. */
+  /** New jobs kept arriving. The deleted jobs stay deleted, and another call may succeed. */
   | { readonly kind: 'still used'; readonly cancelled: number; readonly jobs: number }
 
-/**
- * Deletes an account permanently, even while servers run: suspends it, cancels its jobs, deletes its jobs and files, and then
- * the account with its keys and secrets. The sums of its usage are kept under another name.
- */
+/** Deletes an account permanently, even while servers run. The sums of its usage are kept under another name. */
 export async function deleteAccount(
   store: OperatorStore,
   clock: Clock,
@@ -110,8 +100,8 @@ export async function deleteAccount(
     report('cancelling')
     const cancelled = await cancelJobsOf(store, clock, { account, running: true })
     done.cancelled += cancelled
-    // Executions must end, and pending requests get their responses, before jobs are deleted: a pending request whose job was
-    // deleted would create it again.
+    // If a pending request lost its job, it would create the job again. So executions must end, and pending requests get their
+    // responses, before jobs are deleted.
     if (cancelled > 0) await waitForAllNodes()
     report('deleting')
     const { deleted, open } = await deleteJobs(store, account, (jobs) => {
@@ -124,7 +114,7 @@ export async function deleteAccount(
       await waitForAllNodes()
       continue
     }
-    // Deletes the jobs that were stored after the last pass and have finished. No more jobs can be stored now.
+    // Deletes jobs that were stored and finished after the last pass. The account no longer exists, so no others follow.
     await deleteJobs(store, account, (jobs) => {
       done.jobs += jobs
       report('deleting')
@@ -137,10 +127,7 @@ export async function deleteAccount(
   return { kind: 'still used', ...done }
 }
 
-/**
- * Deletes the current files. No new upload can start, because the account is suspended, and an upload in progress fails at its
- * next piece.
- */
+/** The suspended account can start no upload, and an upload in progress fails at its next piece. */
 async function deleteFiles(
   store: Pick<OperatorStore, 'deleteBatchesOf' | 'deleteFilesOf' | 'purgeFiles'>,
   clock: Clock,
@@ -165,4 +152,44 @@ async function deleteJobs(
     after = step.next
   }
   return totals
+}
+
+/** Returns why the database was not scrubbed; null if it was. Does not reject, because the deletion before it has succeeded. */
+export async function tryScrub(store: Pick<OperatorStore, 'scrub'>): Promise<string | null> {
+  try {
+    await store.scrub()
+    return null
+  } catch (error) {
+    return messageOf(error)
+  }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+export const scrubField = Type.Boolean({
+  description:
+    'Whether to scrub deleted data from the disk; `true` if absent. On SQLite this rewrites the whole file and blocks other writes meanwhile.',
+})
+
+export const NO_SCRUB = [
+  '--no-scrub',
+  'do not scrub: deleted data stays in free pages on the disk until they are reused (run `parley scrub` later)',
+] as const
+
+export const SCRUB_HELP = `
+Scrubbing removes deleted data from the disk as far as the database can. On SQLite it rewrites the whole file, which needs
+as much free disk space as the file takes, both next to the file and for temporary files (in SQLITE_TMPDIR, TMPDIR or
+/var/tmp). Other writes wait until it has finished; after 5 s, a running server responds to new jobs with 503. On Postgres
+it vacuums the tables. Backups and log files are not changed. The audit log still shows what was deleted and by whom.`
+
+/** A command does not know which database is used, so the text describes both. */
+export const SCRUBBED =
+  'The database is scrubbed: a SQLite file no longer contains deleted data; Postgres overwrites deleted rows over time.'
+
+export function afterDeletion(scrub: boolean): string {
+  return scrub
+    ? SCRUBBED
+    : 'Its data stays in free pages on the disk until they are reused. Run `parley scrub` to remove it now.'
 }
