@@ -57,7 +57,7 @@ const MAY_IMPORT = listed({
     store/callback-store.ts
   `,
   http: `
-    accounts admin dashboard/page-files.ts dashboard/page-thread.ts job parley-json-schema queue
+    accounts admin dashboard/page-files.ts job parley-json-schema queue
     cpu-pool tokens json-text sharing store/store.ts store/account-store.ts store/callback-store.ts
     store/expiry.ts store/job-search-store.ts store/own-job-store.ts store/chunked-search.ts
     store/operator-store.ts store/usage-store.ts

@@ -13,7 +13,7 @@ import type { CountElement, JobCreator } from '../queue/job-creator.ts'
 import { errorFields } from '../telemetry/log.ts'
 import { countConversation } from '../tokens/token-counter.ts'
 import { BatchLines, type BatchLinesOptions } from '../v1/batch-lines.ts'
-import type { EngineParts } from './engine.ts'
+import type { EngineParts } from './engine-parts.ts'
 import { partLimits } from './http.ts'
 
 export interface BatchParts
@@ -23,7 +23,7 @@ export interface BatchParts
   readonly cancellation: Pick<Cancellation, 'cancelled'>
 }
 
-/** Returns the function that counts the tokens of jobs that no request creates: those of batches and reruns. */
+/** Counts the tokens of jobs that no HTTP request creates, those of batches and reruns, on the threads of the CPU pool. */
 export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => CountElement {
   return (account) => async (element, limit) => {
     const count = await countConversation(element, limit, (jsonTexts, enough) =>
@@ -34,12 +34,12 @@ export function tokenCounter(pool: Pick<CpuPool, 'run'>): (account: string) => C
   }
 }
 
-/** Reads long lines of batches. */
+/** Reads long lines of batches on the threads of the CPU pool. */
 export function lineReader(pool: Pick<CpuPool, 'run'>): BatchLinesOptions['readLarge'] {
   return async (line, account) => {
     const reading = pool.run('read batch line', line, { account, weight: 1 }, new Stop())
     const read = await reading.catch((error: unknown) => {
-      // The batch must fail. If its step were retried, one thread after another would die.
+      // The line counts as wrong. If the step were retried, one thread after another would run out of memory.
       if (error instanceof TaskFailed && error.outOfMemory) return TAKES_TOO_MUCH_MEMORY
       throw error
     })
@@ -75,7 +75,7 @@ export function createBatchRunner(parts: BatchParts): BatchRunner {
     onAdvanced: (advance) => metrics.batchAdvanced(advance),
     ...(prices && { inputPrices: () => prices()?.ofInput }),
     onCancelled: (jobId) => cancellation.cancelled(jobId),
-    // A node without batches looks for batches of crashed nodes three times per lease duration.
+    // While a node runs no batch, it looks three times per lease for batches of crashed nodes.
     idleClaimMs: wholeMs(settings.jobs.lease_seconds) / 3,
     onError: (error) => log.warn(errorFields(error), 'a step of a batch failed; retrying'),
   })

@@ -1,7 +1,4 @@
-/**
- * Opens the database, and creates the server. The modules of the server are loaded while the database opens, because each of
- * the two takes a large part of the start time.
- */
+/** Opens the database and creates the server, whose modules are loaded meanwhile, because both take long. */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -12,7 +9,7 @@ import { Metrics } from '../telemetry/metrics.ts'
 import { isTracing, tracedStore } from '../telemetry/traces.ts'
 import type { Service, ServiceOptions } from './service.ts'
 
-/** Rejects with the problem that the operator must fix; the database is then closed again. */
+/** Rejects with the problem that the operator must fix. The database is then closed. */
 export async function createService(options: ServiceOptions): Promise<Service> {
   const { configuration, clock = systemClock, log, onFatal } = options
   const { settings } = configuration
@@ -49,7 +46,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** Returns the folder that the database file needs, as a full path; null if the folder exists or is the default one. */
+/** Returns the full path of the folder that the database file needs; null for an existing folder or the default one. */
 function missingFolder(file: string): string | null {
   const folder = dirname(resolve(file))
   const isDefault = folder === dirname(resolve(sqlitePath(DEFAULT_DATABASE)))

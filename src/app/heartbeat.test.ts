@@ -1,4 +1,4 @@
-/** Tests the heartbeat thread on a real Postgres. */
+/** Tests the heartbeat thread on a real Postgres, and when an event loop counts as hung. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
@@ -8,7 +8,7 @@ import { openNode } from '../../test/support/postgres-nodes.ts'
 import { systemClock } from '../clock.ts'
 import { DEFAULTS } from '../config/settings.ts'
 import { StoreUnavailable } from '../store/store.ts'
-import { startHeartbeat } from './heartbeat.ts'
+import { LoopWatch, REPORT_EVERY_MS, startHeartbeat } from './heartbeat.ts'
 
 const NODE = 'node-a'
 
@@ -26,7 +26,6 @@ function options(database: string, over: { onExpired?: () => void; onError?: (er
   }
 }
 
-/** Creates a database with its tables, and opens a connection to read and change leases. */
 async function start(t: TestContext) {
   const url = await freshDatabase(t)
   const { store } = await openNode(url)
@@ -84,4 +83,35 @@ test('a renewal that fails is reported, and retried', async (t) => {
 test('a start rejects if the lease cannot be taken', async () => {
   const nowhere = 'postgres://nobody@127.0.0.1:1/nothing'
   await assert.rejects(startHeartbeat(options(nowhere)), StoreUnavailable)
+})
+
+const HANG_MS = 10_000
+
+/** Checks every second until the watch finds a hang. Returns after how many milliseconds it did. */
+function hangFoundAfterMs(watch: LoopWatch, reports: number, fromMs: number): number {
+  for (let passedMs = REPORT_EVERY_MS; passedMs < 100 * HANG_MS; passedMs += REPORT_EVERY_MS) {
+    if (watch.hangs(reports, fromMs + passedMs)) return passedMs
+  }
+  throw new Error('the watch finds no hang')
+}
+
+test('a loop that stops to report hangs after the limit, counted from its last report', () => {
+  const watch = new LoopWatch(HANG_MS, 0)
+  for (let second = 1; second <= 60; second++) assert.equal(watch.hangs(second, second * 1000), false)
+  assert.equal(hangFoundAfterMs(watch, 60, 60_000), HANG_MS)
+})
+
+test('a loop that reports again in time starts over', () => {
+  const watch = new LoopWatch(HANG_MS, 0)
+  for (let second = 1; second < 10; second++) assert.equal(watch.hangs(0, second * 1000), false)
+  assert.equal(watch.hangs(1, 10_000), false)
+  assert.equal(hangFoundAfterMs(watch, 1, 10_000), HANG_MS)
+})
+
+test('time in which the whole process was stopped does not count', () => {
+  const watch = new LoopWatch(HANG_MS, 0)
+  assert.equal(watch.hangs(1, 1000), false)
+  // The process was stopped for an hour. The watch checks before the loop has reported again.
+  assert.equal(watch.hangs(1, 3_601_000), false)
+  assert.equal(hangFoundAfterMs(watch, 1, 3_601_000), HANG_MS - 2 * REPORT_EVERY_MS)
 })

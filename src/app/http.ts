@@ -1,9 +1,9 @@
-/** Creates the HTTP server with all its routes from the parts of a node, and what the routes for operators depend on. */
+/** Creates the HTTP server with all its routes, and what the routes for operators depend on. */
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { AuditLog } from '../admin/audit-log.ts'
-import { wholeMs } from '../clock.ts'
+import { type Clock, wholeMs } from '../clock.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
@@ -19,13 +19,12 @@ import { LargeAnswers } from '../http/large-answers.ts'
 import { listJobsRoute } from '../http/list-jobs.ts'
 import { ConnectionLimits, StalledWrites } from '../http/load-shedding/connection-limits.ts'
 import { RequestCpu } from '../http/load-shedding/request-cpu.ts'
-import { meRoute } from '../http/me.ts'
+import { limitReads, meRoute } from '../http/me.ts'
 import { batchRoutes, messageRoutes } from '../http/messages.ts'
 import { openapiRoutes } from '../http/openapi/routes.ts'
 import { heldInputCounter, OwnJobActions, ownJobActionRoutes } from '../http/own-job-actions.ts'
 import { PipelinedRequests } from '../http/pipelined-requests.ts'
 import { createReadMany, JobAwaiter, JobReader, readJobRoute } from '../http/read-jobs.ts'
-import { limitReads } from '../http/read-rate-limit.ts'
 import { RejectionPacing } from '../http/rejection-pacing.ts'
 import { RequestBodies } from '../http/request-bodies.ts'
 import { createServer } from '../http/server.ts'
@@ -52,16 +51,15 @@ import { isTracing, traceCreates } from '../telemetry/traces.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import { V1_ERRORS } from '../v1/errors.ts'
 import { HeldCreates } from '../v1/held-creates.ts'
+import { V1_WEBHOOKS } from '../v1/job-openapi.ts'
 import { V1_DOCUMENT } from '../v1/openapi.ts'
-import { V1_WEBHOOKS } from '../v1/response-openapi.ts'
 import { v1Routes } from '../v1/routes.ts'
 import { Uploads } from '../v1/upload.ts'
 import { VERSION } from '../version.ts'
-import type { EngineParts } from './engine.ts'
+import type { EngineParts } from './engine-parts.ts'
 
 export interface HttpParts
   extends Pick<EngineParts, 'settings' | 'role' | 'node' | 'store' | 'clock' | 'log' | 'metrics' | 'prices'> {
-  /** Whether the simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly creator: JobCreator
   readonly pendingResponses: PendingResponses
@@ -72,17 +70,16 @@ export interface HttpParts
   readonly bytes: ByteBudget
   readonly connections: ConnectionLimits
   readonly admin: AdminOptions
-  /** Called when a batch was created or cancelled. */
+  /** Wakes this node, which then continues batches that were created or cancelled. */
   readonly onBatchChanged: () => void
-  /** Rejects if the server cannot accept a job now. */
+  /** Rejects while the server cannot accept jobs. */
   readonly ready: () => Promise<void>
   readonly queuedRoutes: Gauges['routes']
-  /** Aborted when the listener closes, which is before `stopping` is aborted. */
+  /** Aborts when the listener closes, at the latest together with `stopping`. */
   readonly closing: AbortSignal
   readonly stopping: AbortSignal
 }
 
-/** Resolves with the server, which does not listen yet. */
 export async function createHttp(parts: HttpParts): Promise<FastifyInstance> {
   const { settings, store, tiers, clock, bytes, log, metrics, stopping } = parts
   const answers = new LargeAnswers({ share: bytes.answers, clock, onRejected: metrics.memoryRejected })
@@ -207,7 +204,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       files: parts.files,
       uploads: parts.uploads,
       clock,
-      makeBatchId: jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
+      makeBatchId: idMaker(clock),
       onBatchChanged: parts.onBatchChanged,
     })
     batchRoutes(app, { requests, bodyBytes: batchBodyBytes, limits })
@@ -234,9 +231,10 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
 }
 
 function createFiles({ store, clock }: HttpParts): Files {
-  const makeId = jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
-  return new Files({ store, quotas: new Quotas({ store, clock }), clock, makeId })
+  return new Files({ store, quotas: new Quotas({ store, clock }), clock, makeId: idMaker(clock) })
 }
+
+const idMaker = (clock: Clock) => jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex'))
 
 function createHeldRequests({ settings, role, node, store, clock, log }: HttpParts): HeldRequests {
   return new HeldRequests({
@@ -264,7 +262,7 @@ export function createConnectionLimits(
   })
 }
 
-/** Combines the two guards of connections: their maximum number, and the time limit for clients that do not read. */
+/** Limits the number of connections, and closes those whose clients do not read their responses. */
 function connectionGuard({ settings, clock, log, metrics, connections }: HttpParts) {
   const limitMs = wholeMs(settings.limits.stalled_write_seconds)
   const stalled = new StalledWrites({
@@ -306,11 +304,7 @@ export function createAdmin(parts: AdminApiParts): AdminOptions {
     currency: settings.currency,
     clock,
     samples,
-    auditLog: new AuditLog(
-      store,
-      clock,
-      jobIdMaker(clock, (bytes) => randomBytes(bytes).toString('hex')),
-    ),
+    auditLog: new AuditLog(store, clock, idMaker(clock)),
     onCancelled: (jobId) => (jobId === undefined ? cancellation.apply() : cancellation.cancelled(jobId)),
     makeReruns: () => parts.reruns.makeAll(),
     expiry,

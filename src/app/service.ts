@@ -1,4 +1,4 @@
-/** Creates all parts of a server from the configuration, connects them, and starts and stops them in order. */
+/** Creates all parts of a server from its configuration, connects them, and starts and stops them in order. */
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
@@ -26,36 +26,32 @@ import { activeTraceparent } from '../telemetry/traces.ts'
 import type { ReadLarge } from '../upstreams/openai-client.ts'
 import { VERSION } from '../version.ts'
 import { createBatchRunner, tokenCounter } from './batches.ts'
-import { createCallbackPoster } from './callbacks.ts'
 import { createEngine } from './engine.ts'
+import { createCallbackPoster, heartbeatStarter } from './engine-parts.ts'
 import { createAdmin, createConnectionLimits, createHttp } from './http.ts'
-import { heartbeatStarter } from './node.ts'
-import { sharedRates } from './shared-rates.ts'
 import { jobSlots } from './slots.ts'
-import { createRouter, modelServers } from './upstreams.ts'
-import { createWakeCalls } from './wake-calls.ts'
+import { createRouter, createWakeCalls, modelServers, sharedRates } from './upstreams.ts'
 
 export interface ServiceOptions {
   readonly configuration: Configuration
   readonly log: Log
   readonly role?: Role
   readonly clock?: Clock
-  /** Present if telemetry is exported. */
+  /** `otlp` is absent if no telemetry is exported. */
   readonly otlp?: Pick<Otlp, 'watch'>
-  /** Called when the storage thread or the heartbeat thread has exited. The process must exit and be restarted. */
+  /** Reports that the storage thread or the heartbeat thread has exited. The process must exit and be restarted. */
   readonly onFatal: (error: Error) => void
 }
 
 export interface Service {
   readonly store: Store
-  /** The file with the admin token; null if the token was configured, or could not be stored. */
+  /** `adminTokenFile` is null if the token was configured or could not be stored. */
   readonly adminTokenFile: string | null
-  /** Starts to listen. Resolves with the URL, such as `http://127.0.0.1:8080`. */
+  /** Resolves with the URL, such as `http://127.0.0.1:8080`. */
   listen(): Promise<string>
   /**
-   * Shuts down in order: `/readyz` responds with 503; `shutdown.listen_seconds` later, the listener closes; pending requests
-   * get their 202; executions end, or their jobs are released; connections close; the store closes last. A second call waits
-   * for the same shutdown.
+   * Readiness ends first, so that proxies stop sending requests. The listener closes `shutdown.listen_seconds` later, and the
+   * store last. A second call waits for the same shutdown.
    */
   stop(): Promise<void>
 }
@@ -65,20 +61,19 @@ export interface OpenedParts extends ServiceOptions {
   readonly metrics: Metrics
   readonly node: string
   readonly store: Store
-  /** The database file; null with Postgres. */
+  /** `file` is null with Postgres. */
   readonly file: string | null
 }
 
-/** Rejects with the problem that the operator must fix; the store stays open. */
+/** Rejects with the problem that the operator must fix. The caller must then close the store. */
 export async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, file, onFatal } = parts
   const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
-  // The weight is 1 for all accounts, because at most two answers of an upstream are read at once.
+  // All accounts have the same weight, because the answers of an upstream are read at most two at a time.
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
   const { random } = Math
-  // Answers of the simulator cost nothing.
   const prices = simulated
     ? null
     : currentPrices({ models: settings.models, store, warn: (message) => log.warn({}, message) })
@@ -86,7 +81,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     configuration,
     clock,
     random,
-    // An SDK of the operator may itself add the header to requests, so Parley adds it only with its own telemetry.
+    // The operator's own tracing may add the header to requests, so Parley adds it only if it exports telemetry itself.
     serverOf: modelServers(configuration, clock, readLarge, parts.otlp && activeTraceparent),
     onCall: metrics.called,
     prices,
@@ -130,7 +125,7 @@ export async function connect(parts: OpenedParts): Promise<Service> {
     memory: () => bytes,
     connections: () => connections.open,
     busy: busyMeter(performance),
-    // A node that executes no jobs does not know which model servers are unavailable.
+    // A node that runs no jobs calls no model servers, so it cannot know which of them are unavailable.
     upstreams: () => (role === 'api' ? [] : upstreams.state()),
     cpu: () => pool.state,
     disk: async () => (file === null ? null : diskOf(file)),
@@ -244,16 +239,10 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   }
 }
 
-/**
- * How long requests on open connections get ordinary responses after the listener has closed, in milliseconds. A proxy may have
- * sent them before it noticed.
- */
+/** A proxy may have sent requests before it noticed the closed listener. For this time, open connections still answer them. */
 const LAST_REQUESTS_MS = 500
 
-/**
- * Warns of the setting `threads`, which has no effect and only keeps configuration files of version 0.3 valid. With `auto` or
- * 1, the server behaves as configured, so there is no warning.
- */
+/** The setting `threads` has no effect. It exists only so that configuration files of version 0.3 stay valid. */
 function warnOfThreads({ threads }: Settings, log: Log): void {
   if (threads === 'auto' || threads === 1) return
   log.warn(
@@ -262,20 +251,14 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
   )
 }
 
-/** The minimum number of threads, even on one core, because a single long task must not block all others. */
+/** Even on one core, a single long task must not block all others. */
 const FEWEST_THREADS = 2
-/** The default maximum of threads. More would rarely be used, and each may take `cpu.thread_heap_mb`. */
+/** More threads would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
-/**
- * The limit of CPU time of a task, in milliseconds. The most expensive task takes a small part of it, so only a task that hangs
- * reaches it.
- */
+/** Only a task that hangs uses this much CPU time. */
 const TASK_CPU_MS = 30_000
-/**
- * How long an idle thread lives, in milliseconds. It lives long, because its replacement must load the tokenizer, which takes
- * up to a second.
- */
+/** An idle thread lives this long, because a new one must load the tokenizer, which takes up to a second. */
 const IDLE_MS = 300_000
 
 function threadsOf({ cpu }: Settings): number {

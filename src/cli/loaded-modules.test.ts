@@ -59,7 +59,7 @@ for (const [what, args] of [
   ['parley --version loads nothing of Ajv and SQLite', [MAIN, '--version']],
   [
     'the thread that renews a lease on Postgres loads nothing of Ajv and SQLite',
-    [pathOf('../app/heartbeat-thread.ts')],
+    [pathOf('../app/heartbeat.ts')],
   ],
 ] as const) {
   test(what, () => {

@@ -1,20 +1,12 @@
 /**
- * Serves the dashboard's page. Loading it needs no authentication; the data that it shows comes from the admin API, which
- * requires the admin token.
+ * Serves the files of the dashboard without authentication. Its data comes from the admin API, which requires an admin token.
  */
+import './request-context.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'
-import { moduleURL } from '../module-url.ts'
 import { noSuchRoute } from './errors.ts'
-import './request-context.ts'
-import {
-  bufferOf,
-  createStaticFile,
-  madeInThread,
-  type StaticFile,
-  sendStaticFile,
-  staticFile,
-} from './static-file.ts'
+import { builtOnThread } from './page-thread.ts'
+import { bufferOf, createStaticFile, type StaticFile, sendStaticFile, staticFile } from './static-file.ts'
 
 const HOME = '/dashboard'
 const FILES = `${HOME}/files`
@@ -29,7 +21,7 @@ const HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-/** The URL of a file contains a hash of all files, so it changes with their contents. */
+/** The URL of a file contains a hash of all files, so a change gives each file a new URL. */
 const IMMUTABLE = 'public, max-age=31536000, immutable'
 
 interface Files {
@@ -39,15 +31,14 @@ interface Files {
 }
 
 export function dashboardRoutes(app: FastifyInstance): void {
-  const thread = moduleURL('../dashboard/page-thread.ts', import.meta.url)
-  const files = filesOf(madeInThread<Page>(thread, 'the dashboard', FILES))
+  const files = filesOf(builtOnThread<Page>('the dashboard', FILES))
   const options = { config: { public: true } }
   const sendDocument = async (request: FastifyRequest, reply: FastifyReply) => {
     const { document } = await files()
     return sendStaticFile(request, reply.headers(HEADERS).header('cache-control', 'no-cache'), document)
   }
   app.get(HOME, options, sendDocument)
-  // The page does its own routing: every path below returns the same document.
+  // The page routes by itself, so every path below /dashboard returns the same document.
   app.get(`${HOME}/*`, options, sendDocument)
   app.get<{ Params: { hash: string; '*': string } }>(`${FILES}/:hash/*`, options, async (request, reply) => {
     const { hash, byPath } = await files()
@@ -57,7 +48,7 @@ export function dashboardRoutes(app: FastifyInstance): void {
   })
 }
 
-/** Builds the files at the first call. After a failure, the next call tries again. */
+/** Builds the files at the first call, or again after a failure. */
 function filesOf(page: () => Promise<Page>): () => Promise<Files> {
   let files: Files | null = null
   return async () => {

@@ -1,16 +1,15 @@
 /**
- * Sends responses in the shape that all of Parley's own routes share (SPEC §2.6). Other APIs can give their errors a different
- * shape.
+ * Sends responses in the shape of Parley's own API (SPEC §2.6), and errors in the shape of the API that the path belongs to.
  */
 import type { FastifyReply } from 'fastify'
 import type { HttpError } from './errors.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** Retry-After of a 202, in seconds: when the caller should first read the new job. */
+/** The caller should wait this long before the first read of the new job. */
 export const READ_AFTER_S = '1'
 
-/** @param dataJson the JSON text of `data`. It may contain a stored result, which is sent without being parsed. */
+/** @param dataJson sent unchanged, because a stored result need not be parsed */
 export function sendData(
   reply: FastifyReply,
   status: number,
@@ -23,11 +22,15 @@ export function sendData(
     .send(`{"success":true,"message":${JSON.stringify(message)},"data":${dataJson}}`)
 }
 
-/** An API whose errors have a different shape from SPEC §2.6. */
+/** Sends JSON text without the envelope of Parley's own API. */
+export function sendJson(reply: FastifyReply, json: string): FastifyReply {
+  return reply.header('content-type', JSON_TYPE).send(json)
+}
+
 export interface OtherApi {
-  /** Its paths start with this. */
+  /** All paths of the API begin with this text. */
   readonly prefix: string
-  /** Response headers that pages of other origins may read. */
+  /** Pages of other origins may read these response headers. */
   readonly headers: readonly string[]
   readonly answerOf: (error: HttpError) => ErrorAnswer
 }
@@ -38,7 +41,6 @@ export interface ErrorAnswer {
   readonly bodyJson: string
 }
 
-/** Sends an error in the shape of the API that the path of the request belongs to. */
 export function sendErrorOf(api: OtherApi, reply: FastifyReply, error: HttpError): FastifyReply {
   if (!reply.request.raw.url?.startsWith(api.prefix)) return sendError(reply, error)
   const { status, headers, bodyJson } = api.answerOf(error)

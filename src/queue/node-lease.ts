@@ -14,7 +14,7 @@ const COMPARISONS = 3
 const LOOKS = 9
 /**
  * After this fraction of a lease without a write, the database counts as having been unreachable, so leases of live nodes may
- * have expired: when an outage begins, a live node has renewed its lease at most 4/9 of a lease ago (`app/lease-renewal.ts`).
+ * have expired: when an outage begins, a live node has renewed its lease at most 4/9 of a lease ago (`app/heartbeat.ts`).
  */
 const OUTAGE = 1 / 2
 /**

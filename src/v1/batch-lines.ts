@@ -1,4 +1,4 @@
-/** Reads the lines of a batch's input file, which are requests in OpenAI's shape, and writes the lines of its result files. */
+/** Translates the lines of a batch's files, which have OpenAI's shapes: requests to jobs, and outcomes to result lines. */
 import type { LineFormat, LineResult } from '../batches/line-format.ts'
 import type { Problem } from '../batches/progress.ts'
 import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'
@@ -10,27 +10,24 @@ import { formatParts } from '../job/response-format.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob, Store } from '../store/store.ts'
-import { answerOf, tokensOf } from './answers.ts'
-import { CHAT_FIELD_NAMES, completionJson } from './chat-completions.ts'
+import { answerOf, BEFORE_INSTRUCTIONS, completionJson, recordOf, responseJson, tokensOf } from './answers.ts'
 import { failureOf, V1_ERRORS } from './errors.ts'
-import { renamedField } from './held-creates.ts'
+import { CHAT_FIELD_NAMES, RESPONSE_FIELD_NAMES, renamedField } from './held-creates.ts'
 import { type BatchLineText, ENDPOINTS, readBatchLine } from './read-body.ts'
-import { BEFORE_INSTRUCTIONS, recordOf, responseJson } from './response-object.ts'
-import { RESPONSE_FIELD_NAMES } from './responses.ts'
 
 export interface BatchLinesOptions {
   readonly store: Pick<Store, 'readRequest'>
   readonly limits: PartLimits
   readonly maxDepth: number
-  /** Whether jobs with this model use the response cache; the setting `models.*.v1_cache` decides. */
+  /** Returns whether jobs with this model use the response cache; the setting `models.*.v1_cache`. */
   readonly usesCache: (model: string) => boolean
-  /** Reads a line in a thread, which takes its bytes. */
+  /** Reads a line on a thread. The buffer of the line is empty afterwards, because the thread takes its bytes. */
   readonly readLarge: (line: BatchLineText, account: string) => Promise<WantedLine | WrongLine>
 }
 
-/** Lines up to this length are read on the event loop. The slowest of them take a few milliseconds. */
+/** The event loop reads lines up to this length. The slowest of them takes a few milliseconds. */
 const LARGE_BYTES = 64 * 1024
-/** Expiry is not applied, because jobs of a batch do not expire before the batch has read their results. */
+/** Jobs of a batch are stored until the batch has read their results, so their expiry does not matter. */
 const NEVER = { nowMs: 0, retentionMs: 0 }
 
 export class BatchLines implements LineFormat {
@@ -100,14 +97,14 @@ export class BatchLines implements LineFormat {
   }
 }
 
-/** Errors name fields as the line does, not as Parley's own API does. */
+/** An error names fields as the line does, which differs from Parley's own API. */
 function errorOf(endpoint: string, error: AdmissionError) {
   if (error.kind !== 'invalid') return admissionError(error)
   const names = ENDPOINTS[endpoint] === 'chat' ? CHAT_FIELD_NAMES : RESPONSE_FIELD_NAMES
   return admissionError({ ...error, field: renamedField(error.field, names) })
 }
 
-/** Assembles the line as text, because the body already is JSON text. */
+/** The body already is JSON text, so the line is joined from texts. */
 function answered(customId: string, id: string, status: number, bodyJson: string): string {
   return `{"id":"batch_req_${id}","custom_id":${JSON.stringify(customId)},"response":{"status_code":${status},"request_id":"${id}","body":${bodyJson}},"error":null}`
 }

@@ -1,19 +1,19 @@
-/** The routes of `/v1/batches`. A batch of another account gets the same error as one that does not exist. */
+/** Serves `/v1/batches`. Batches that do not exist and batches of other accounts get the same error. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AboutBatch, aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import type { Clock } from '../clock.ts'
 import type { Files } from '../files/files.ts'
-import { JSON_TYPE } from '../http/envelope.ts'
+import { sendJson } from '../http/envelope.ts'
 import { admissionError } from '../http/errors.ts'
 import { BATCH_PREFIX as PREFIX, readBatchId } from '../job/job-id.ts'
 import type { StoredBatch } from '../store/batch-store.ts'
 import type { Store } from '../store/store.ts'
-import { BATCH_SCHEMAS } from './batch-openapi.ts'
 import { invalidField, V1Error } from './errors.ts'
 import { type FieldPolicy, type Fields, supportedFields } from './fields.ts'
 import { fileIdOf, fileName } from './files.ts'
 import { isRetry } from './held-creates.ts'
+import { BATCH_SCHEMAS } from './job-openapi.ts'
 import { UNCHECKED } from './openapi.ts'
 import { ENDPOINTS } from './read-body.ts'
 import { metadataOf } from './response-fields.ts'
@@ -23,16 +23,16 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
-  /** Called when a batch was created or cancelled, so that this node works on it at once. */
+  /** Wakes this node, which then continues the batch that was created or cancelled. */
   readonly onBatchChanged: () => void
 }
 
 const WINDOW = '24h'
 const WINDOW_MS = 86_400_000
-/** How many batches of an account may be open at the same time. */
+/** Limits the unfinished batches of an account. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
-/** A client may repeat its request this long after the first try: OpenAI's clients try three times, for ten minutes each. */
+/** A client may repeat its request for this long: OpenAI's clients try three times, for ten minutes each. */
 const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],
@@ -92,7 +92,7 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
       const [first, last] = [batches.at(0), batches.at(-1)].map((one) => one && PREFIX + one.id)
       const page = { first_id: first ?? null, last_id: last ?? null, has_more: rows.length > limit }
       const rest = JSON.stringify({ object: 'list', ...page }).slice(1)
-      return reply.header('content-type', JSON_TYPE).send(`{"data":[${data.join(',')}],${rest}`)
+      return sendJson(reply, `{"data":[${data.join(',')}],${rest}`)
     },
   )
 
@@ -122,7 +122,7 @@ export function batchesRoutes(app: FastifyInstance, options: BatchRoutes): void 
 }
 
 function send(reply: FastifyReply, body: object): FastifyReply {
-  return reply.header('content-type', JSON_TYPE).send(JSON.stringify(body))
+  return sendJson(reply, JSON.stringify(body))
 }
 
 function idsOf({ caller, params }: FastifyRequest<OfBatch>): [account: string, batchId: string] {
@@ -162,7 +162,6 @@ function searchOf({ after, limit = '20' }: Record<string, unknown>) {
   return { limit: most, ...(afterBatchId !== null && { afterBatchId }) }
 }
 
-/** Returns the batch in OpenAI's shape; times are in Unix seconds. */
 function viewOf(batch: StoredBatch) {
   const progress = progressOf(batch)
   const { metadata, window } = aboutOf(batch)

@@ -1,8 +1,8 @@
-/** The routes of `/v1/files`. A file of another account gets the same error as one that does not exist. */
+/** Serves `/v1/files`. Files that do not exist and files of other accounts get the same error. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Files } from '../files/files.ts'
-import { JSON_TYPE } from '../http/envelope.ts'
+import { sendJson } from '../http/envelope.ts'
 import type { LargeAnswers } from '../http/large-answers.ts'
 import { isJobId } from '../job/job-id.ts'
 import { PIECE_BYTES, type StoredFile } from '../store/file-store.ts'
@@ -36,8 +36,9 @@ interface OfFile {
 
 export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: FileRoutes): void {
   const found = async ({ caller, params: { file: id } }: FastifyRequest<OfFile>): Promise<StoredFile> => {
-    const file = isFileId(id) ? await files.find(caller.account, id.slice(PREFIX.length)) : null
-    if (file === null) throw noSuchFile(id)
+    const fileId = fileIdOf(id)
+    const file = fileId && (await files.find(caller.account, fileId))
+    if (!file) throw noSuchFile(id)
     return file
   }
 
@@ -63,9 +64,7 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
     const data = rows.slice(0, limit).map(fileView)
     const [first, last] = [data.at(0), data.at(-1)]
     const page = { object: 'list', data, first_id: first?.id ?? null, last_id: last?.id ?? null }
-    return reply
-      .header('content-type', JSON_TYPE)
-      .send(JSON.stringify({ ...page, has_more: rows.length > limit }))
+    return sendJson(reply, JSON.stringify({ ...page, has_more: rows.length > limit }))
   })
 
   const retrieved = {
@@ -77,7 +76,7 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   }
   app.get<OfFile>('/v1/files/:file', { config: read, schema: retrieved }, async (request, reply) => {
     const file = await found(request)
-    return reply.header('content-type', JSON_TYPE).send(JSON.stringify(fileView(file)))
+    return sendJson(reply, JSON.stringify(fileView(file)))
   })
 
   const deleted = {
@@ -93,9 +92,7 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
     async (request, reply) => {
       const { id, account } = await found(request)
       await files.delete(account, id)
-      return reply
-        .header('content-type', JSON_TYPE)
-        .send(JSON.stringify({ id: PREFIX + id, object: 'file', deleted: true }))
+      return sendJson(reply, JSON.stringify({ id: fileName(id), object: 'file', deleted: true }))
     },
   )
 
@@ -109,16 +106,16 @@ export function fileRoutes(app: FastifyInstance, { files, uploads, answers }: Fi
   app.get<OfFile>('/v1/files/:file/content', { config: read, schema: content }, async (request, reply) => {
     const file = await found(request)
     void reply.header('content-type', 'application/octet-stream').header('content-length', file.bytes)
-    // Fastify would read the whole content for a HEAD request, although the response has no body.
+    // Fastify would read the whole content even for a HEAD request, whose response has no body.
     if (request.method === 'HEAD') return reply.send(Readable.from([]))
-    // A download has at most two pieces in memory: one from the database, and one that is being sent.
+    // Two pieces are in memory at most: one from the database, and one that is being sent.
     await answers.reserve(request, Math.min(file.bytes, 2 * PIECE_BYTES))
     const stream = Readable.from(files.read(file), { objectMode: false, highWaterMark: PIECE_BYTES })
     return reply.send(stream)
   })
 }
 
-/** The route is in its own Fastify scope, because it is the only one whose body is not JSON. */
+/** Only this route has a body that is not JSON. Its own Fastify scope keeps the other routes from accepting such bodies. */
 function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
   const uploaded = {
     ...DOCUMENTED,
@@ -138,17 +135,16 @@ function uploadRoute(app: FastifyInstance, uploads: Uploads): void {
       async (request, reply) => {
         if (request.body === undefined) throw notMultipart()
         const file = await uploads.receive(request)
-        return reply.header('content-type', JSON_TYPE).send(JSON.stringify(fileView(file)))
+        return sendJson(reply, JSON.stringify(fileView(file)))
       },
     )
     done()
   })
 }
 
-/** Returns the file in OpenAI's shape; times are in Unix seconds. */
 function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: StoredFile) {
   return {
-    id: PREFIX + id,
+    id: fileName(id),
     object: 'file',
     bytes,
     created_at: Math.floor(createdAtMs / 1000),
@@ -161,20 +157,17 @@ function fileView({ id, bytes, createdAtMs, expiresAtMs, filename, purpose }: St
 
 export const fileName = (id: string) => PREFIX + id
 
-/** Returns the file ID without its prefix; null for a text that is not the ID of a file. */
+/** Returns the ID without its prefix; null for a text that is not a file ID. */
 export function fileIdOf(text: string): string | null {
-  return isFileId(text) ? text.slice(PREFIX.length) : null
-}
-
-function isFileId(text: string): boolean {
-  return text.startsWith(PREFIX) && isJobId(text.slice(PREFIX.length))
+  const id = text.slice(PREFIX.length)
+  return text.startsWith(PREFIX) && isJobId(id) ? id : null
 }
 
 function searchOf({ after, limit = '10000', order = 'desc', purpose }: Record<string, unknown>) {
-  if (after !== undefined && (typeof after !== 'string' || !isFileId(after)))
-    throw invalidField('after', 'must be the id of a file')
+  const afterFileId = typeof after === 'string' ? fileIdOf(after) : null
+  if (after !== undefined && afterFileId === null) throw invalidField('after', 'must be the id of a file')
   if (order !== 'asc' && order !== 'desc') throw invalidField('order', 'must be asc or desc')
-  // Postgres rejects NUL, even in searches.
+  // Postgres rejects NUL in any text.
   if (purpose !== undefined && (typeof purpose !== 'string' || purpose.includes('\0')))
     throw invalidField('purpose', 'must be one purpose')
   const most = /^\d{1,5}$/.test(String(limit)) ? Number(limit) : 0
@@ -182,7 +175,7 @@ function searchOf({ after, limit = '10000', order = 'desc', purpose }: Record<st
   return {
     limit: Math.min(most, MAX_LISTED),
     newestFirst: order === 'desc',
-    ...(after !== undefined && { afterFileId: after.slice(PREFIX.length) }),
+    ...(afterFileId !== null && { afterFileId }),
     ...(purpose !== undefined && { purpose }),
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Creates the job of a request below `/v1`. `hold` also waits until the job has finished, or until the server must respond;
- * `create` does not wait. If the caller disconnects, the job continues.
+ * Creates the jobs of requests below `/v1`, and holds requests until their jobs have finished. Equal requests join the same
+ * job, because OpenAI's clients repeat requests. If a caller disconnects, its job continues.
  */
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -27,37 +27,35 @@ import {
 } from './errors.ts'
 import { elementsOfBody } from './read-body.ts'
 
-/** A request with this header and the value `true` reads and fills the response cache. */
+/** With the value `true`, the job uses the response cache. */
 const CACHE_HEADER = 'x-parley-cache'
 
 export interface HeldCreatesOptions extends Omit<MessageRoutes, 'bodyBytes'> {
   readonly held: HeldRequests
-  /** Whether jobs with this model use the response cache even without the header. */
+  /** Returns whether jobs with this model use the response cache even without `x-parley-cache`. */
   readonly usesCache: (model: string) => boolean
 }
 
-/** The job that a request creates, and how the route names its fields. */
 export interface JobRequest {
-  /** The result of `elementOf`. */
   readonly element: CreateElement
-  /** Maps names of job fields to the names in this route, for errors. */
+  /** Maps job fields to their names in the caller's request, for errors. */
   readonly fieldNames: Readonly<Record<string, string>>
-  /** Sent when the job finishes. Its URL must have been checked. */
+  /** Parley sends the callback when the job finishes. The caller of this code must have checked the URL. */
   readonly callback?: Callback
 }
 
 export type Held =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
-  /** The error for the caller. The job may continue. */
+  /** Even then, the job may continue. */
   | { readonly kind: 'error'; readonly error: V1Error }
 
 interface Created {
   readonly jobId: string
-  /** Null if the request has an Idempotency-Key, or if an earlier request with the same key created the job. */
+  /** `hold` is null if the request has an Idempotency-Key, or an earlier request with that key created the job. */
   readonly hold: Hold | null
-  /** Null if the caller does not wait, if no slot for waiting is free, or if an earlier request created the job. */
+  /** `pending` is null if the caller does not wait, no slot for waiting is free, or an earlier request created the job. */
   readonly pending: PendingResponse | null
-  /** True if an earlier request with the same Idempotency-Key created the job. */
+  /** `repeated` is true if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
@@ -73,7 +71,7 @@ export class HeldCreates {
     const { body: value, largeBody, route } = request
     const { translation = '' } = route.config
     const text = request.bodyText ?? ''
-    // The text would otherwise stay in memory while the caller waits.
+    // Otherwise, the text would stay in memory while the caller waits.
     request.bodyText = null
     const [element] =
       largeBody?.elements ?? elementsOfBody(translation, { text, value }, this.#options.limits)
@@ -81,7 +79,7 @@ export class HeldCreates {
     return element
   }
 
-  /** Creates or joins a job, and waits for it. Rejects with the error of a request that creates no job. */
+  /** Creates or joins a job and waits for it. Rejects with the error for the caller if no job is created. */
   async hold(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<Held> {
     const { bodies, held } = this.#options
     if (wanted.element.ignored) listIgnored(wanted.element, reply)
@@ -99,15 +97,12 @@ export class HeldCreates {
         : pending && (await endOf(pending, reply))
       if (end?.kind !== 'vanished') return this.#heldUntil(end, hold, reply)
       if (hold) held.answered(hold)
-      // If the request had joined a job that was then deleted, the loop creates another one.
+      // If the request joined a job that was then deleted, the next round creates a new job.
       if (!joined) return { kind: 'error', error: jobVanished() }
     }
   }
 
-  /**
-   * Creates or joins a job, without waiting for it. If a client did not receive the response and repeats its request, the
-   * repeated request joins the first one's job. Rejects with the error of a request that creates no job.
-   */
+  /** Creates or joins a job without waiting. Rejects with the error for the caller if no job is created. */
   async create(request: FastifyRequest, reply: FastifyReply, wanted: JobRequest): Promise<JobRecord> {
     const { reader, held } = this.#options
     if (wanted.element.ignored) listIgnored(wanted.element, reply)
@@ -125,7 +120,7 @@ export class HeldCreates {
         return record
       }
       if (hold) held.answered(hold)
-      // If the request had joined a job that was then deleted, the loop creates another one.
+      // If the request joined a job that was then deleted, the next round creates a new job.
       if (!joined) throw jobVanished()
     }
   }
@@ -155,7 +150,6 @@ export class HeldCreates {
     return { jobId: job.id, hold, pending: result.pending, repeated: false }
   }
 
-  /** If the caller gets no result, an equal request can join the job later. */
   async #heldUntil(
     end: Exclude<WaitEnd, { kind: 'vanished' }> | null,
     hold: Hold | null,
@@ -191,13 +185,12 @@ export class HeldCreates {
   }
 }
 
-/** Adds the header that lists which parts of the schema are not checked. */
 function listIgnored(element: CreateElement, reply: FastifyReply): void {
   const ignored = ignoredHeader([element])
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
-/** Returns what identifies equal requests. Null if the request has an Idempotency-Key, which identifies it instead. */
+/** Returns what equal requests have in common; null for a request with an Idempotency-Key, which replaces that. */
 function equalRequest(
   { headers, caller, route, body, largeBody }: FastifyRequest,
   element: CreateElement,
@@ -208,7 +201,7 @@ function equalRequest(
   return { account: caller.account, hash, isRetry: isRetry(headers) }
 }
 
-/** If this request fails, an equal request can join the job later. */
+/** If the result rejects, the caller gets no answer, so a repeated request may join the job. */
 async function unlessFailed<Result>(
   result: Promise<Result>,
   hold: Hold | null,
@@ -222,7 +215,7 @@ async function unlessFailed<Result>(
   }
 }
 
-/** Records how the response ended. If the caller disconnected before, an equal request can join the job later. */
+/** Ends the hold when the caller has the response. If the caller disconnected before, a repeated request may join the job. */
 function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   raw.once('close', () => {
     if (raw.writableFinished) held.answered(hold)
@@ -230,13 +223,11 @@ function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   })
 }
 
-/** Returns the record of a job that was just created. */
 function queuedJob(id: string): JobRecord {
   const createdAtMs = jobIdMs(id)
   return { id, status: 'pending', createdAtMs, contentJson: null, errorJson: null, usageJson: null }
 }
 
-/** Returns the error with the route's names for fields. */
 function renamed(error: unknown, model: string, names: JobRequest['fieldNames']): unknown {
   if (!(error instanceof NotAdmitted) || error.reason.kind !== 'invalid') return error
   const { field, rule } = error.reason
@@ -244,28 +235,29 @@ function renamed(error: unknown, model: string, names: JobRequest['fieldNames'])
   return invalidField(renamedField(field, names), rule)
 }
 
-/** Returns the route's name for a field of a job. */
+export const CHAT_FIELD_NAMES = { 'response_format.schema': 'response_format.json_schema.schema' } as const
+export const RESPONSE_FIELD_NAMES = {
+  messages: 'input',
+  'response_format.schema': 'text.format.schema',
+} as const
+
 export function renamedField(field: string, names: JobRequest['fieldNames']): string {
   const [name = field, named = name] = Object.entries(names).find(([one]) => field.startsWith(one)) ?? []
   return field.replace(name, named)
 }
 
-/** The longest time that a request is held, in seconds. Node's fetch fails if the headers take longer than 300 s. */
+/** Node's `fetch` fails if the response takes longer than 300 s. */
 const LONGEST_S = 280
-/** How many seconds before the client's timeout the server responds, so that the response arrives in time. */
+/** The server responds this many seconds before the client's timeout. */
 const EARLIER_S = 5
 
-/**
- * Returns how many milliseconds a request may be held before its client times out. OpenAI's clients send their timeout in
- * seconds; the Python client uses a different header than the others.
- */
+/** OpenAI's clients send their timeout in seconds. The Python client uses a different header than the others. */
 function holdMs(headers: IncomingHttpHeaders): number {
   const timeoutS = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
   if (!(timeoutS > 0)) return LONGEST_S * 1000
   return Math.min(LONGEST_S, Math.max(timeoutS - EARLIER_S, timeoutS / 2)) * 1000
 }
 
-/** Whether the client repeats an earlier request. */
 export function isRetry(headers: IncomingHttpHeaders): boolean {
   return Number(headers['x-stainless-retry-count']) >= 1
 }

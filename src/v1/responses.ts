@@ -1,6 +1,6 @@
-/** The routes of `/v1/responses`: create (held, or in the background), retrieve, cancel, delete, and list input items. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { JSON_TYPE } from '../http/envelope.ts'
+/** Serves `/v1/responses`. A response is a job with a record of the request. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { sendJson } from '../http/envelope.ts'
 import { LARGE_ANSWER, type LargeAnswers } from '../http/large-answers.ts'
 import type { OwnJobActions } from '../http/own-job-actions.ts'
 import type { JobReader } from '../http/read-jobs.ts'
@@ -11,11 +11,6 @@ import { endingOf, type JobRecord } from '../job/job-record.ts'
 import { withOptions, withRecord } from '../job/response-format.ts'
 import { valueEnd } from '../json-text/scan-json.ts'
 import type { Store } from '../store/store.ts'
-import { failureOf, sendV1Error, V1Error } from './errors.ts'
-import { is, isEmpty, supportedFields } from './fields.ts'
-import type { HeldCreates } from './held-creates.ts'
-import { UNCHECKED } from './openapi.ts'
-import type { ResponseRecord } from './response-fields.ts'
 import {
   BEFORE_INSTRUCTIONS,
   ID_PREFIX,
@@ -23,8 +18,13 @@ import {
   recordOf,
   responseJson,
   type StoredRequest,
-} from './response-object.ts'
-import { SCHEMAS } from './response-openapi.ts'
+} from './answers.ts'
+import { failureOf, sendV1Error, V1Error } from './errors.ts'
+import { is, isEmpty, supportedFields } from './fields.ts'
+import { type HeldCreates, RESPONSE_FIELD_NAMES } from './held-creates.ts'
+import { RESPONSE_SCHEMAS } from './job-openapi.ts'
+import { UNCHECKED } from './openapi.ts'
+import type { ResponseRecord } from './response-fields.ts'
 
 export interface ResponseRoutes {
   readonly creates: HeldCreates
@@ -37,11 +37,7 @@ export interface ResponseRoutes {
 
 type ById = { Params: { id: string } }
 
-export const RESPONSE_FIELD_NAMES = {
-  messages: 'input',
-  'response_format.schema': 'text.format.schema',
-} as const
-/** Describes the event that reports the end of a background response. */
+/** This event reports the end of a background response. */
 const EVENT = { of: 'response', idPrefix: ID_PREFIX }
 const NO_STREAM = {
   supported: [],
@@ -58,7 +54,7 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
       bodyLimit: bodyBytes,
       config: { bearer: true, translation: 'response' },
       ...UNCHECKED,
-      schema: SCHEMAS.create,
+      schema: RESPONSE_SCHEMAS.create,
     },
     async (request, reply) => {
       const element = creates.elementOf(request)
@@ -67,7 +63,7 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
       const job = { element, fieldNames: RESPONSE_FIELD_NAMES }
       if (recordOf(stored.responseFormatJson)?.background) {
         const reported = webhookUrl === null ? job : { ...job, callback: eventTo(webhookUrl, EVENT) }
-        return send(reply, responseJson(await creates.create(request, reply, reported), stored))
+        return sendJson(reply, responseJson(await creates.create(request, reply, reported), stored))
       }
       const held = await creates.hold(request, reply, job)
       if (held.kind === 'error') return sendV1Error(reply, held.error)
@@ -75,36 +71,45 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
       if (ending === 'failed' || ending === 'cancelled') return sendV1Error(reply, failureOf(held.record))
       const json = responseJson(held.record, stored)
       if (held.cacheHit) reply.header('x-cache', 'hit')
-      return send(reply, json)
+      return sendJson(reply, json)
     },
   )
 
   app.get<ById>(
     '/v1/responses/:id',
-    { config: { bearer: true, limitReads: true }, ...UNCHECKED, schema: SCHEMAS.retrieve },
+    { config: { bearer: true, limitReads: true }, ...UNCHECKED, schema: RESPONSE_SCHEMAS.retrieve },
     async (request, reply) => {
       supportedFields(request.query, NO_STREAM)
       const found = await findResponse(request, options)
       const job = await reader.read(request, found.jobId)
-      return send(reply, await viewOf(request, job, found, options))
+      return sendJson(reply, await viewOf(request, job, found, options))
     },
   )
 
   app.post<ById>(
     '/v1/responses/:id/cancel',
-    { config: { bearer: true }, onRequest: actions.limit.cancel, ...UNCHECKED, schema: SCHEMAS.cancel },
+    {
+      config: { bearer: true },
+      onRequest: actions.limit.cancel,
+      ...UNCHECKED,
+      schema: RESPONSE_SCHEMAS.cancel,
+    },
     async (request, reply) => {
       const found = await findResponse(request, options)
       const job = await actions.cancel(request, found.jobId)
-      return send(reply, await viewOf(request, job, found, options))
+      return sendJson(reply, await viewOf(request, job, found, options))
     },
   )
 
-  // Deletes the response even if it has not finished: it is cancelled first. No event is sent, because the response could not
-  // be retrieved.
+  // An unfinished response is cancelled before it is deleted. No event is sent, because the response could not be retrieved.
   app.delete<ById>(
     '/v1/responses/:id',
-    { config: { bearer: true }, onRequest: actions.limit.delete, ...UNCHECKED, schema: SCHEMAS.delete },
+    {
+      config: { bearer: true },
+      onRequest: actions.limit.delete,
+      ...UNCHECKED,
+      schema: RESPONSE_SCHEMAS.delete,
+    },
     async (request, reply) => {
       const { jobId } = await findResponse(request, options)
       let result = await actions.delete(request, jobId, true)
@@ -113,16 +118,15 @@ export function responseRoutes(app: FastifyInstance, options: ResponseRoutes): v
         result = await actions.delete(request, jobId, true)
       }
       if (result !== 'deleted') throw noSuchResponse(request)
-      return send(reply, JSON.stringify({ id: `${ID_PREFIX}${jobId}`, object: 'response', deleted: true }))
+      return sendJson(
+        reply,
+        JSON.stringify({ id: `${ID_PREFIX}${jobId}`, object: 'response', deleted: true }),
+      )
     },
   )
 }
 
-function send(reply: FastifyReply, json: string): FastifyReply {
-  return reply.header('content-type', JSON_TYPE).send(json)
-}
-
-/** Returns what is stored of a new response, to build the response object without reading the job. */
+/** Returns the fields of a new job from which its response object is built, so that the job need not be read. */
 function storedOf(element: CreateElement): StoredRequest {
   const { model, messagesJson, options, recordJson = '{}' } = element
   const responseFormatJson = withRecord(withOptions(element.responseFormatJson, options ?? {}), recordJson)
@@ -137,11 +141,10 @@ export interface FoundResponse {
   readonly record: ResponseRecord
   readonly model: string
   readonly responseFormatJson: string
-  /** Bytes of the JSON text of all messages. */
   readonly messageBytes: number
 }
 
-/** Returns the response whose ID is in the path. Throws 404 if the account has no such response. */
+/** Throws 404 if the account has no response with the ID in the path. */
 export async function findResponse(
   request: FastifyRequest<ById>,
   { store, reader }: Pick<ResponseRoutes, 'store' | 'reader'>,
@@ -156,11 +159,7 @@ export async function findResponse(
   return { jobId, record, ...found }
 }
 
-/**
- * Returns the response as JSON text. The bytes of the result must have been counted, because the bytes of a response are
- * counted only once; the instructions, which are part of the messages, are read afterwards.
- * @param job null if the job was deleted in the meantime
- */
+/** @param job null if it was deleted in the meantime. The bytes of its result must have been counted. */
 async function viewOf(
   request: FastifyRequest<ById>,
   job: JobRecord | null,
@@ -172,7 +171,7 @@ async function viewOf(
   if (record.instructions > 0) {
     const { account } = request.caller
     const messageChars = BEFORE_INSTRUCTIONS.length + record.instructions
-    // All messages are counted, because compressed messages can only be read as a whole.
+    // Compressed messages can only be read as a whole, so the bytes of all messages are counted.
     if (messageBytes > LARGE_ANSWER && request.answerBytes === 0) await answers.reserve(request, messageBytes)
     const found = await store.readRequest({ account, jobId, expiry: reader.expiry(), messageChars })
     instructionsJson = found?.messagesStart.slice(BEFORE_INSTRUCTIONS.length) ?? 'null'
@@ -185,7 +184,7 @@ export function noSuchResponse({ params }: FastifyRequest<ById>): V1Error {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** More characters than any body has, to read all messages. */
+/** No body has so many characters. */
 const ALL = 2 ** 30
 
 interface Query {
@@ -194,12 +193,12 @@ interface Query {
   readonly newestFirst: boolean
 }
 
-/** GET /v1/responses/{id}/input_items: lists the messages of a response, without its instructions. */
+/** Lists the messages of a response without its instructions. */
 export function inputItemsRoute(app: FastifyInstance, options: ResponseRoutes): void {
   const { answers, reader, store } = options
   app.get<ById>(
     '/v1/responses/:id/input_items',
-    { config: { bearer: true, limitReads: true }, ...UNCHECKED, schema: SCHEMAS.inputItems },
+    { config: { bearer: true, limitReads: true }, ...UNCHECKED, schema: RESPONSE_SCHEMAS.inputItems },
     async (request, reply) => {
       const query = queryOf(request.query)
       const { jobId, record, messageBytes } = await findResponse(request, options)
@@ -211,7 +210,7 @@ export function inputItemsRoute(app: FastifyInstance, options: ResponseRoutes): 
       const items = messages
         .slice(record.instructions > 0 ? 1 : 0)
         .map((message, at) => itemOf(message, jobId, at))
-      return reply.header('content-type', JSON_TYPE).send(JSON.stringify(pageOf(items, query)))
+      return sendJson(reply, JSON.stringify(pageOf(items, query)))
     },
   )
 }

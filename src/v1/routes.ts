@@ -1,28 +1,35 @@
 /**
- * OpenAI's API below `/v1`, for its official clients. This folder translates between that API and jobs, in both directions. No
- * code behind it knows OpenAI's shapes, and no code in it knows SQL or model servers.
+ * OpenAI's API below `/v1`, for its official clients. Only this folder knows OpenAI's shapes; it knows neither SQL nor model
+ * servers.
  *
- * - `config: { bearer: true }` makes a route require an API key in `Authorization: Bearer`. When its handler runs, the key has
- *   been checked, `request.caller` is set, and `request.body` is parsed JSON. With `translation`, a thread reads large bodies
- *   (`read-body.ts`), and the job is in `request.largeBody`.
- * - Handlers throw a `FieldProblem`, a `V1Error` (`errors.ts`) or any `HttpError`. Below `/v1/`, the server sends each error in
- *   OpenAI's shape, with `x-should-retry` and `retry-after-ms`, even if the path has no route. Errors that the caller did not
- *   cause, such as a failed job, are sent with `sendV1Error`, because thrown errors may be delayed.
- * - `fields.ts` decides which fields are supported, ignored, or accepted with neutral values. It also reads conversations,
- *   options and formats. `answers.ts` reads the outcome of a job.
- * - `held-creates.ts`: `create` stores a job; `hold` also waits until the job has finished or the server must respond (408).
- * - `batches.ts` has the routes of batches, `batch-lines.ts` the shape of their lines. `batches/` runs them.
- * - `upload.ts` and `multipart.ts` store a file while it arrives. `files/` knows nothing of OpenAI's shapes.
+ * - `config: { bearer: true }` requires an API key in `Authorization: Bearer`. With `translation`, a thread translates large
+ *   bodies (`read-body.ts`) and puts the job into `request.largeBody`.
+ * - Handlers throw a `FieldProblem`, a `V1Error` or another `HttpError`. The server sends every error below `/v1/` in OpenAI's
+ *   shape, even if the path has no route. Handlers send errors that the caller did not cause with `sendV1Error`, because thrown
+ *   errors may be delayed.
+ * - `fields.ts` and `response-fields.ts` read requests; `answers.ts` writes responses; `held-creates.ts` creates jobs and waits
+ *   for them.
+ * - `batch-lines.ts` translates the lines of batches, which `batches/` runs. `upload.ts` stores files with `files/`.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { JSON_TYPE } from '../http/envelope.ts'
+import { sendJson } from '../http/envelope.ts'
+import { TEXT_JSON } from '../job/response-format.ts'
 import type { Tier } from '../job/tier.ts'
 import { Type } from '../typed-schema.ts'
+import { answerOf, completionJson } from './answers.ts'
 import { type BatchRoutes, batchesRoutes } from './batches.ts'
-import { type ChatRoute, chatRoute } from './chat-completions.ts'
-import { noSuchModel } from './errors.ts'
+import { noSuchModel, sendV1Error } from './errors.ts'
 import { type FileRoutes, fileRoutes } from './files.ts'
-import { DOCUMENTED, errorResponses, modelList, oneModel } from './openapi.ts'
+import { CHAT_FIELD_NAMES, type HeldCreates } from './held-creates.ts'
+import {
+  chatBody,
+  chatCompletion,
+  DOCUMENTED,
+  errorResponses,
+  modelList,
+  oneModel,
+  UNCHECKED,
+} from './openapi.ts'
 import { inputItemsRoute, type ResponseRoutes, responseRoutes } from './responses.ts'
 
 export interface V1Options extends ChatRoute, BatchRoutes, FileRoutes, ModelRoutes {
@@ -40,15 +47,49 @@ export function v1Routes(app: FastifyInstance, options: V1Options): void {
   batchesRoutes(app, options)
 }
 
+interface ChatRoute {
+  readonly creates: HeldCreates
+  readonly bodyBytes: number
+}
+
+function chatRoute(app: FastifyInstance, { creates, bodyBytes }: ChatRoute): void {
+  app.post(
+    '/v1/chat/completions',
+    {
+      bodyLimit: bodyBytes,
+      config: { bearer: true, translation: 'chat' },
+      ...UNCHECKED,
+      schema: {
+        ...DOCUMENTED,
+        operationId: 'createChatCompletion',
+        summary: 'Create a chat completion',
+        body: chatBody,
+        response: { 200: chatCompletion, ...errorResponses },
+      },
+    },
+    async (request, reply) => {
+      const element = creates.elementOf(request)
+      const { model } = element
+      const isJson = element.responseFormatJson !== TEXT_JSON
+      const held = await creates.hold(request, reply, { element, fieldNames: CHAT_FIELD_NAMES })
+      if (held.kind === 'error') return sendV1Error(reply, held.error)
+      const answer = answerOf(held.record, isJson)
+      if (answer.kind === 'failed') return sendV1Error(reply, answer.error)
+      const json = completionJson(held.record, model, answer)
+      if (held.cacheHit) reply.header('x-cache', 'hit')
+      return sendJson(reply, json)
+    },
+  )
+}
+
 interface ModelRoutes {
   readonly models: readonly string[]
-  /** When this server started, in Unix seconds: the creation time of all models, which have none of their own. */
+  /** Models have no creation time, so responses show when this server started (Unix seconds). */
   readonly startedAt: number
 }
 
 const config = { bearer: true, limitReads: true } as const
 
-/** GET /v1/models and GET /v1/models/{id}: the public models that the caller's tier may use. */
 function modelRoutes(app: FastifyInstance, { models, startedAt }: ModelRoutes): void {
   const allowed = (tier: Tier) => models.filter((name) => tier.models.has(name))
   const view = (id: string) => ({ id, object: 'model', created: startedAt, owned_by: 'parley' })
@@ -61,7 +102,7 @@ function modelRoutes(app: FastifyInstance, { models, startedAt }: ModelRoutes): 
   }
   app.get('/v1/models', { config, schema: listed }, (request, reply) => {
     const data = allowed(request.caller.tier).map(view)
-    return reply.header('content-type', JSON_TYPE).send(JSON.stringify({ object: 'list', data }))
+    return sendJson(reply, JSON.stringify({ object: 'list', data }))
   })
 
   const retrieved = {
@@ -73,14 +114,14 @@ function modelRoutes(app: FastifyInstance, { models, startedAt }: ModelRoutes): 
   }
   const answer = (model: string, { caller }: FastifyRequest, reply: FastifyReply) => {
     if (!allowed(caller.tier).includes(model)) throw noSuchModel(model)
-    return reply.header('content-type', JSON_TYPE).send(JSON.stringify(view(model)))
+    return sendJson(reply, JSON.stringify(view(model)))
   }
   app.get<{ Params: { model: string } }>(
     '/v1/models/:model',
     { config, schema: retrieved },
     (request, reply) => answer(request.params.model, request, reply),
   )
-  // Older clients, such as version 4 of OpenAI's for Node, do not encode the `/` in `org/model`.
+  // Some clients, such as version 4 of OpenAI's for Node, do not encode the `/` in `org/model`.
   app.get<{ Params: { '*': string } }>('/v1/models/*', { config }, (request, reply) =>
     answer(request.params['*'], request, reply),
   )

@@ -1,5 +1,11 @@
-/** POST /v1/files: stores an uploaded file while it arrives. If the upload fails, what was stored is deleted. */
+/**
+ * Reads an uploaded file from a multipart body and stores it while it arrives, so that little of it is in memory. If the upload
+ * fails, the stored pieces are deleted. Slow uploads are aborted, because each takes memory.
+ */
+
+import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import { Busboy, type BusboyFileStream } from '@fastify/busboy'
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { Files, FileWriter, Written } from '../files/files.ts'
@@ -9,28 +15,24 @@ import type { RequestBodies } from '../http/request-bodies.ts'
 import { Counts } from '../sharing/counts.ts'
 import type { AboutFile, StoredFile } from '../store/file-store.ts'
 import { invalidField, V1Error } from './errors.ts'
-import { type Multipart, readMultipart } from './multipart.ts'
 
-/** How many files an account may upload to a node at the same time. */
+/** Limits the concurrent uploads of an account to a node. */
 export const UPLOADS_OF_ACCOUNT = 2
-/**
- * How many files may be uploaded to a node at the same time. Each upload takes about 1 MiB of memory: a piece that is being
- * filled, its copy on the way to the database, and the buffers of its connection.
- */
+/** Limits the concurrent uploads to a node. Each takes about 1 MiB of memory. */
 export const UPLOADS_OF_NODE = 32
-/** After an upload has failed, the rest of its body must arrive within this time, in milliseconds. */
+/** After a failed upload, the rest of its body must arrive within this time. */
 const REST_MS = 30_000
-/** An upper bound for the bytes of a multipart body around the file. */
+/** Everything in a multipart body except the file fits into this many bytes. */
 const ENVELOPE_BYTES = 65_536
 const MAX_FILENAME = 255
-/** The same limits as OpenAI's, in seconds. */
+/** OpenAI has the same limits. */
 const LIFETIME_S = { minimum: 3600, maximum: 2_592_000 }
 
 export interface UploadsOptions {
   readonly files: Files
   readonly bodies: Pick<RequestBodies, 'readOn'>
   readonly clock: Clock
-  /** How long a file is stored if the upload does not specify it. */
+  /** A file whose upload specifies no lifetime is stored this long. */
   readonly retentionMs: number
 }
 
@@ -43,7 +45,7 @@ export class Uploads {
     this.#options = options
   }
 
-  /** Whether the connection uploads a file. If so, a minimum rate (`multipart.ts`) applies instead of the timeout of requests. */
+  /** An upload has a minimum rate instead of the timeout of requests. */
   readonly isUploading = (socket: Socket): boolean => this.#sockets.has(socket)
 
   async receive(request: FastifyRequest): Promise<StoredFile> {
@@ -88,21 +90,19 @@ export class Uploads {
     }
   }
 
-  /**
-   * Limits the time for the rest of the body. Node's own timeout may have passed during the upload, and it applies only once.
-   */
+  /** Node's own timeout applies only once, and may have passed during the upload. */
   #limitRest({ raw }: FastifyRequest): void {
     const cancel = this.#options.clock.after(REST_MS, () => raw.destroy())
     raw.once('close', cancel)
   }
 }
 
-/** Ignores an error, because the caller gets the error that made the upload fail. */
+/** The caller gets the error of the upload, not one of this cleanup. */
 async function abort(writer: FileWriter): Promise<void> {
   try {
     await writer.abort()
   } catch {
-    // The database cannot write now. Retention will delete the file later.
+    // The database cannot write now. Retention deletes the file later.
   }
 }
 
@@ -116,14 +116,13 @@ function mustBeWritten<Result>(result: Result | Written): Exclude<Result, Writte
 function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retentionMs: number): AboutFile {
   const purpose = fields.get('purpose')
   if (purpose !== 'batch') throw invalidField('purpose', 'must be batch')
-  // Postgres cannot store NUL.
   if (filename.includes('\0')) throw invalidField('file', 'must not have NUL in its name')
   const [anchor, seconds] = ['anchor', 'seconds'].map((name) => fields.get(`expires_after[${name}]`))
   const expiresAtMs = createdAtMs + (lifetimeMs(anchor, seconds) ?? retentionMs)
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }
 }
 
-/** Returns null if the upload does not specify a lifetime. */
+/** Returns null if the upload specifies no lifetime. */
 function lifetimeMs(anchor: string | undefined, seconds: string | undefined): number | null {
   if (anchor === undefined && seconds === undefined) return null
   if (anchor !== 'created_at') throw invalidField('expires_after[anchor]', 'must be created_at')
@@ -149,3 +148,156 @@ const tooManyFiles = (limit: number) =>
     code: 'insufficient_quota',
     shouldRetry: false,
   })
+
+/** These limits do not apply to the content of the file. */
+const FORM_LIMITS = {
+  files: 1,
+  fields: 10,
+  parts: 11,
+  fieldSize: 1024,
+  fieldNameSize: 100,
+  headerPairs: 20,
+  headerSize: 8192,
+} as const
+
+interface MultipartOptions {
+  readonly clock: Pick<Clock, 'steadyMs' | 'after'>
+  /** The next call waits until the promise of the previous one has resolved. */
+  readonly onContent: (bytes: Uint8Array) => Promise<void>
+}
+
+interface Multipart {
+  readonly fields: ReadonlyMap<string, string>
+  readonly filename: string
+}
+
+/** Rejects with a `V1Error` or with the error of `onContent`. The rest of the body then remains unread. */
+export function readMultipart(request: IncomingMessage, options: MultipartOptions): Promise<Multipart> {
+  return new Promise((resolve, reject) => {
+    // A destroyed request emits no more events, so the promise would stay pending.
+    if (request.destroyed) throw disconnected()
+    const parser = parserOf(request)
+    const fields = new Map<string, string>()
+    let file: {
+      readonly stream: BusboyFileStream
+      readonly filename: string
+      readonly stored: Promise<void>
+    } | null = null
+    let isOver = false
+    const end = (error: unknown): void => {
+      if (isOver) return
+      isOver = true
+      stopWatching()
+      request.off('data', onData).off('end', onEnd).off('close', onClose).pause()
+      if (error === null) {
+        resolve({ fields, filename: file?.filename ?? '' })
+        return
+      }
+      file?.stream.destroy()
+      reject(error)
+    }
+    const stopWatching = watchPace(request, options.clock, end)
+    const onData = (bytes: Buffer): void => {
+      if (parser.write(bytes)) return
+      request.pause()
+      parser.once('drain', () => {
+        if (!isOver) request.resume()
+      })
+    }
+    const onEnd = () => {
+      // The client has sent everything, so it is not to blame for the remaining time.
+      stopWatching()
+      parser.end()
+    }
+    const onClose = () => {
+      // After a complete request, the parser finishes by itself.
+      if (!request.complete) end(disconnected())
+    }
+
+    parser.on('file', (name, stream, filename) => {
+      if (name !== 'file') {
+        stream.on('error', () => {})
+        return end(malformed('Only the field file may contain a file.'))
+      }
+      const stored = storeContent(stream, options.onContent)
+      file = { stream, filename, stored }
+      stored.catch(end)
+    })
+    parser.on('field', (name, value, isNameCut, isValueCut) => {
+      if (isNameCut || isValueCut) end(malformed('A field is too long.'))
+      else fields.set(name, value)
+    })
+    for (const limit of ['filesLimit', 'fieldsLimit', 'partsLimit']) {
+      parser.on(limit, () => end(malformed('It has too many parts.')))
+    }
+    parser.on('error', () => end(malformed('It is not valid, or ends too early.')))
+    parser.on('finish', () => {
+      if (file === null) end(new V1Error(400, 'file: is required', { param: 'file' }))
+      else file.stored.then(() => end(null), end)
+    })
+    request.on('data', onData).on('end', onEnd).on('close', onClose)
+  })
+}
+
+async function storeContent(stream: BusboyFileStream, store: MultipartOptions['onContent']): Promise<void> {
+  for await (const bytes of stream) await store(bytes)
+}
+
+function parserOf({ headers }: IncomingMessage) {
+  const { 'content-type': type = '' } = headers
+  try {
+    return new Busboy({ headers: { ...headers, 'content-type': type }, limits: FORM_LIMITS })
+  } catch {
+    throw malformed('The content type has no boundary.')
+  }
+}
+
+const disconnected = () => malformed('The connection closed before the whole body arrived.')
+const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
+
+/** An upload must be this fast on average over each window. Time in which the server pauses reading does not count. */
+const BYTES_PER_MS = 64 * 1.024
+const WINDOW_MS = 10_000
+
+/** Calls `onSlow` once, after the first window in which the client was too slow. Returns a function that ends the checks. */
+function watchPace(
+  request: IncomingMessage,
+  clock: Pick<Clock, 'steadyMs' | 'after'>,
+  onSlow: (error: V1Error) => void,
+): () => void {
+  let bytes = 0
+  let waitedMs = 0
+  let sinceMs = clock.steadyMs()
+  let isPaused = false
+  const count = () => {
+    const nowMs = clock.steadyMs()
+    if (!isPaused) waitedMs += nowMs - sinceMs
+    sinceMs = nowMs
+    isPaused = request.isPaused()
+  }
+  const onData = (piece: Buffer) => {
+    count()
+    bytes += piece.length
+  }
+  const onChange = () => count()
+  const check = (): void => {
+    count()
+    if (bytes < waitedMs * BYTES_PER_MS) {
+      onSlow(tooSlow())
+      return
+    }
+    bytes = 0
+    waitedMs = 0
+    cancel = clock.after(WINDOW_MS, check)
+  }
+  let cancel = clock.after(WINDOW_MS, check)
+  request.on('data', onData).on('pause', onChange).on('resume', onChange)
+  return () => {
+    cancel()
+    request.off('data', onData).off('pause', onChange).off('resume', onChange)
+  }
+}
+
+/** The client must not retry, because its next upload would be as slow. */
+const tooSlow = () =>
+  new V1Error(408, 'The upload is too slow: send at least 64 KiB per second.', { shouldRetry: false })

@@ -3,9 +3,8 @@
  * connection, model servers and poster belong to the world. A node is a sequence of processes, each with its own identity.
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
-import { LeaseRenewal } from '../../src/app/lease-renewal.ts'
-import { sharedRates } from '../../src/app/shared-rates.ts'
-import { createRouter } from '../../src/app/upstreams.ts'
+import { LeaseRenewal } from '../../src/app/heartbeat.ts'
+import { createRouter, sharedRates } from '../../src/app/upstreams.ts'
 import type { BatchRunner } from '../../src/batches/batch-runner.ts'
 import type { Clock } from '../../src/clock.ts'
 import { type TaskInput, type TaskName, type TaskOutput, tasks } from '../../src/cpu-pool/tasks.ts'

@@ -1,14 +1,13 @@
 /**
- * Serves the OpenAPI documents, generated from the declared routes, and GET /docs, a page that shows them. `/openapi.json` is
- * for callers, `/admin/api/openapi.json` for operators, `/v1/openapi.json` for clients of OpenAI's API. They are public,
- * because they contain nothing that is not in the source code. A thread builds the page at the first request: loading its
- * package, which has megabytes of script, would block the event loop for more than 100 ms.
+ * Serves the OpenAPI documents, and the page /docs that shows them. They are public, because they contain nothing that is not
+ * in the source code. The page is built on a thread at the first request, because loading its package would block the event
+ * loop for more than 100 ms.
  */
-import type { FastifyInstance } from 'fastify'
-import { moduleURL } from '../../module-url.ts'
 import '../request-context.ts'
+import type { FastifyInstance } from 'fastify'
 import { JSON_TYPE } from '../envelope.ts'
-import { bufferOf, createStaticFile, madeInThread, type StaticFile, sendStaticFile } from '../static-file.ts'
+import { builtOnThread, DOCS, DOCS_PAGE, DOCS_SCRIPT, type DocsPage } from '../page-thread.ts'
+import { bufferOf, createStaticFile, type StaticFile, sendStaticFile } from '../static-file.ts'
 import {
   buildDocument,
   type DeclaredOperation,
@@ -16,9 +15,8 @@ import {
   declaredOperations,
   jobEndedWebhook,
 } from './build-document.ts'
-import { type DocsPage, PAGE, PREFIX, SCRIPT } from './docs-page-thread.ts'
 
-/** Routes below this path are for callers with an API key. */
+/** Callers with an API key use the routes below this path. */
 const CALLERS = '/api/'
 
 const DOCUMENTS = {
@@ -58,16 +56,13 @@ const OPERATORS_DOCUMENT = {
   },
 }
 
-/** The document of another API, whose routes share a prefix. */
+/** The paths of the other API share this prefix. */
 export interface ApiDocument extends Omit<DocumentOptions, 'version' | 'operations'> {
   readonly path: string
   readonly prefix: string
 }
 
-/**
- * Serves the OpenAPI documents and a page that shows them. Call this before other routes are declared, because the documents
- * contain only routes that are declared later.
- */
+/** Call this before other routes are declared, because the documents contain only routes that are declared later. */
 export function openapiRoutes(app: FastifyInstance, version: string, other: ApiDocument): void {
   const operations = declaredOperations(app)
   const isForCallers = ({ path }: DeclaredOperation) => path.startsWith(CALLERS)
@@ -89,7 +84,6 @@ export function openapiRoutes(app: FastifyInstance, version: string, other: ApiD
   serveDocsPage(app)
 }
 
-/** Serves a document, which is built at its first request. */
 function serveDocument(app: FastifyInstance, path: string, options: () => DocumentOptions): void {
   let file: Promise<StaticFile> | undefined
   app.get(path, { config: { public: true } }, async (request, reply) => {
@@ -100,13 +94,13 @@ function serveDocument(app: FastifyInstance, path: string, options: () => Docume
 
 function serveDocsPage(app: FastifyInstance): void {
   const options = { config: { public: true } }
-  const load = madeInThread<DocsPage>(moduleURL('./docs-page-thread.ts', import.meta.url), '/docs')
-  app.get(PREFIX, options, (_request, reply) => reply.redirect(PAGE))
-  app.get(PAGE, options, async (request, reply) => {
+  const load = builtOnThread<DocsPage>('/docs', DOCS)
+  app.get(DOCS, options, (_request, reply) => reply.redirect(DOCS_PAGE))
+  app.get(DOCS_PAGE, options, async (request, reply) => {
     const { page, policy } = await load()
     return sendStaticFile(request, reply.header('content-security-policy', policy), withBuffers(page))
   })
-  app.get(SCRIPT, options, async (request, reply) =>
+  app.get(DOCS_SCRIPT, options, async (request, reply) =>
     sendStaticFile(request, reply, withBuffers((await load()).script)),
   )
 }

@@ -11,11 +11,10 @@ import { Stop } from '../job/stop.ts'
 import type { StoredRate } from '../store/node-store.ts'
 import { type NodeAsk, ownBook, Rate, type Reservation } from '../upstreams/rate.ts'
 import { NOTHING } from '../upstreams/rate-window.ts'
-import { sharedRates } from './shared-rates.ts'
+import { sharedRates } from './upstreams.ts'
 
 const MINUTES = 10
 
-/** Returns pseudorandom numbers that are the same in each run. */
 function numbers(seed: number): () => number {
   let state = seed
   return () => {

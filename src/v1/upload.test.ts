@@ -5,12 +5,11 @@ import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import test from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
-import { readMultipart } from './multipart.ts'
+import { readMultipart } from './upload.ts'
 
 const PART = 'content-disposition: form-data; name="file"; filename="a.jsonl"'
 const BODY = Buffer.from(`--xyz\r\n${PART}\r\n\r\n{}\r\n--xyz--\r\n`)
 
-/** Returns a request whose whole body has arrived. */
 function arrived(): Readable {
   const headers = { 'content-type': 'multipart/form-data; boundary=xyz' }
   return Object.assign(Readable.from([BODY]), { headers, complete: true })
