@@ -1,6 +1,6 @@
 /**
- * Schemas of accounts, their keys and their usage, with functions that create such objects: for the admin API, the dashboard
- * and `--json`. Times are Unix seconds.
+ * Defines what operators see of accounts, keys and usage: the schemas, and functions that convert records of the store to them.
+ * Times are Unix seconds.
  */
 import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
@@ -69,7 +69,6 @@ export function accountView(record: AccountRecord, readOnly: boolean): Account {
   }
 }
 
-/** Returns an account's own caps in the form of JSON and command options: a number, `none` or `tier`. */
 export function capsView({
   monthlyJobs,
   monthlyTokens,
@@ -89,7 +88,7 @@ export function capsView({
   }
 }
 
-/** The reverse of `capsView`. Absent caps remain absent. */
+/** Caps that are absent stay absent. */
 export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
   const { max_monthly_cost: cost } = given
   const caps: Readonly<Record<keyof OwnCaps, Cap | undefined>> = {
@@ -105,12 +104,11 @@ export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
   return Object.fromEntries(own)
 }
 
-/** How many accounts one query reads. */
 const PAGE_SIZE = 50
 
 /**
- * Finds an account by its name; null if it does not exist. The search starts after the name without its last character, because
- * in every collation a name comes after its own prefixes.
+ * Returns null if the account does not exist. In every collation, a name comes after the name without its last character, from
+ * which this search starts.
  */
 export async function findAccount(
   store: Pick<AccountStore, 'listAccounts'>,
@@ -173,7 +171,6 @@ export function keyView(record: KeyRecord): Key {
 
 const sum = (description: string) => Type.Integer({ minimum: 0, description })
 
-/** Usage, in every response that contains it. */
 export const usageSums = {
   jobs: sum('Finished jobs, including failed ones.'),
   failed_jobs: sum('Jobs that failed.'),
@@ -182,7 +179,6 @@ export const usageSums = {
   input_tokens: sum('As counted by the model servers.'),
   output_tokens: sum('As counted by the model servers.'),
 }
-/** The schema of a cost of calls, which is absent if the models have no prices. */
 export const costSum = Type.Optional(
   sum('What the calls cost, in millionths of the currency. Absent if the models have no price.'),
 )
@@ -226,7 +222,6 @@ export function usageRowView(record: UsageRecord): UsageRow {
   return { account, month, model, ...usageView(record) }
 }
 
-/** The names of the fields of usage, without the cost. */
 export const USAGE_FIELDS = Object.keys(usageSums) as (keyof typeof usageSums)[]
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {

@@ -1,7 +1,6 @@
 /**
- * Admin tokens: which tokens grant access to the admin API, and how tokens are listed. A valid token is the server's own one,
- * or one that an operator created. The latter are read all at once, at most every two seconds. So a revoked token soon stops
- * working, and wrong guesses cost few queries.
+ * Admin tokens grant access to the admin API: the server's own token, and those that operators create. The latter are read all
+ * at once, at most every two seconds, so a revoked token soon stops working, and wrong guesses cost few queries.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import {
@@ -22,7 +21,7 @@ import { type Static, Type } from '../typed-schema.ts'
 import { unixTime, unixTimeOrNull, wholeSeconds } from './fields.ts'
 
 export interface AdminCaller {
-  /** The name of the token; null for the server's own token, which several operators may share. */
+  /** `name` is null for the server's own token, which several operators may share. */
   readonly name: string | null
   readonly readOnly: boolean
 }
@@ -32,14 +31,10 @@ const FRESH_MS = 2000
 const SHAPE = /^padm_[A-Za-z0-9_-]{43}$/
 
 export class AdminTokens {
-  /**
-   * The digest of the server's own token; null if there is none. All digests have the same length, which `timingSafeEqual`
-   * requires.
-   */
+  /** `timingSafeEqual` needs values of equal length, so this is a digest. It is null if the server has no token of its own. */
   readonly #own: Buffer | null
   readonly #clock: Clock
   readonly #store: Pick<AdminTokenStore, 'listAdminTokens'>
-  /** All tokens that operators created, by their hash. */
   readonly #known: LookupCache<ReadonlyMap<string, AdminTokenRecord>>
 
   constructor(own: string | null, store: Pick<AdminTokenStore, 'listAdminTokens'>, clock: Clock) {
@@ -55,9 +50,8 @@ export class AdminTokens {
   }
 
   /**
-   * Returns who has the token; null if the token is wrong. Rejects with `StoreUnavailable` if it is not the server's own token
-   * and the others cannot be read.
-   * @param mayRead whether to read the tokens again if this one is unknown, because it may have just been created
+   * Returns null for a wrong token. Rejects with `StoreUnavailable` if the tokens of operators cannot be read.
+   * @param mayRead whether to read them again for an unknown token, which may just have been created
    */
   async callerOf(given: string, mayRead: boolean): Promise<AdminCaller | null> {
     if (this.#own && timingSafeEqual(digestOf(given), this.#own)) return OWN
@@ -81,7 +75,7 @@ export function makeAdminToken(): string {
   return `padm_${randomBytes(32).toString('base64url')}`
 }
 
-/** Returns the hash that the database stores. A fast hash without a salt is safe here, because the token is long and random. */
+/** A fast hash without a salt is safe, because the token is long and random. */
 export function hashAdminToken(token: string): string {
   return hash('sha256', token, 'base64url')
 }
@@ -99,7 +93,6 @@ const shownToken = {
   expires_at: unixTimeOrNull('When it expires'),
 }
 
-/** The schema of the list of admin tokens, for the admin API, the dashboard and commands. */
 export const tokenList = Type.Object({
   tokens: Type.Array(
     Type.Object({
@@ -128,32 +121,28 @@ export function tokenView(record: AdminTokenRecord): ListedToken {
   }
 }
 
-/**
- * The file with the server's own token, if the database is Postgres. It has the same path as with the default SQLite database.
- */
+/** With Postgres, the file has the path that it has with the default SQLite database. */
 const DEFAULT_PATH = './data/parley.admin-token'
 const GROUP_AND_OTHERS = 0o077
 
 /*
- * The server's own token is PARLEY_ADMIN_TOKEN. If this is not set, the first start generates a token and stores it in a file
- * that only its owner can read: next to the SQLite file or, with Postgres, in the working directory. Nodes that should have the
- * same token need the variable.
+ * Without PARLEY_ADMIN_TOKEN, the first start generates the server's own token. Its file, which only the owner can read, is
+ * next to the SQLite file or, with Postgres, in the working directory. Nodes that should share a token need the variable.
  */
 
 interface AdminToken {
-  /** Null if none was given and none could be stored. Then only tokens that operators created are accepted. */
+  /** `token` is null if no token was given and none could be stored. Only the tokens of operators are then accepted. */
   readonly token: string | null
-  /** The file with the token; null if there is none. */
+  /** `file` is null if no file contains the token. */
   readonly file: string | null
-  /** A warning for the operator; null if there is nothing to warn of. */
+  /** The server logs this warning for the operator. */
   readonly note: string | null
 }
 
 /**
- * Returns the given token, or reads or generates one. Never throws, because a server without a token of its own is better than
- * no server.
+ * Never throws, because a server can run without its own token.
  * @param given PARLEY_ADMIN_TOKEN; null if it is not set
- * @param databaseFile the SQLite database file, which must exist; null for Postgres
+ * @param databaseFile the SQLite file, which must exist; null for Postgres
  */
 export function adminToken(given: string | null, databaseFile: string | null): AdminToken {
   if (given !== null) return { token: given, file: null, note: null }
@@ -179,14 +168,14 @@ function read(file: string): AdminToken {
   return { token, file, note: restrictAccess(file) }
 }
 
-/** Removes the access of other users. They may have it because the folder was copied, or because of a chmod. */
+/** Removes the access of other users, which a copied folder or a chmod may have granted. Returns a warning if it did. */
 function restrictAccess(file: string): string | null {
   if (process.platform === 'win32' || (statSync(file).mode & GROUP_AND_OTHERS) === 0) return null
   chmodSync(file, 0o600)
   return `other users could read the admin token in ${file}; its permissions are now 0600; to generate a new token, remove the file and restart`
 }
 
-/** Creates the file atomically. If another server has created it in the meantime, that file stays. */
+/** Creates the file atomically. If another server creates the file at the same time, that file stays. */
 function generate(file: string): void {
   const folder = dirname(file)
   if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })

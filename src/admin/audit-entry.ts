@@ -1,4 +1,4 @@
-/** The schema of entries of the audit log, for the admin API, the dashboard and `--json`. Times are Unix seconds. */
+/** Defines the entries of the audit log for the admin API, the dashboard and `--json`. Times are Unix seconds. */
 import type { AuditEntry as AuditRecord } from '../store/audit-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, more, next, orNull, textOrNull, unixTime } from './fields.ts'
@@ -19,7 +19,7 @@ const auditEntry = Type.Object({
 })
 export type AuditEntry = Static<typeof auditEntry>
 
-/** The field `acts` contains the entries. Its name stays, because it was released. */
+/** The field `acts` contains the entries. Released fields keep their names. */
 export const auditList = Type.Object({
   acts: Type.Array(auditEntry, { description: 'Audit log entries, newest first.' }),
   more,

@@ -1,4 +1,7 @@
-/** Schemas of batches of OpenAI's API, for the admin API and the dashboard. Times are Unix seconds. */
+/**
+ * Defines what operators see of batches of OpenAI's API: the schemas, and functions that convert records of the store to them.
+ * Times are Unix seconds.
+ */
 import { aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'
@@ -112,10 +115,7 @@ function batchSummaryView(batch: StoredBatch, nowMs: number): BatchSummary {
   }
 }
 
-/**
- * The batches of a list.
- * @param nextTurn lets other requests run; it is awaited after each large batch
- */
+/** @param nextTurn awaited after each large batch, so that the event loop can handle other requests */
 export async function batchSummaries(
   batches: readonly StoredBatch[],
   nowMs: number,

@@ -1,4 +1,4 @@
-/** Schemas of fields that several resources, filters and actions share. Times are Unix seconds. */
+/** Defines fields that several resources, filters and actions share. Times are Unix seconds. */
 import { MODEL_NAME } from '../job/request.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import { MAX_SCANNED } from '../store/chunked-search.ts'
@@ -8,7 +8,6 @@ export const strict = { additionalProperties: false } as const
 
 export const orNull = <S extends Schema>(schema: S): Schema<Static<S> | null> =>
   Type.Union([schema, Type.Null()])
-/** The schema of an object with any fields. */
 export const anyObject = (description: string): Schema<Readonly<Record<string, unknown>>> =>
   Type.Object({}, { additionalProperties: true, description })
 export const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
@@ -16,12 +15,12 @@ export const unixTime = (description: string) => Type.Number({ description: `${d
 export const unixTimeOrNull = (description: string) =>
   Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
 
-/** Returns what read-only admin tokens and the audit log show of a URL, because paths and queries often contain secrets. */
+/** Paths and queries of URLs often contain secrets, so read-only admin tokens and the audit log show only the origin. */
 export const originOf = (url: string): string => new URL(url).origin
 
 export const count = Type.Integer({ minimum: 0 })
 export const DEFAULT_TIERS = ['user_free', 'user_go', 'user_pro', 'user_max']
-/** Only the configuration determines which tiers exist (`ActionTools.tiers`), so the schema allows any text. */
+/** The schema allows any text, because only the configuration determines which tiers exist (`ActionTools.tiers`). */
 export const tierName = Type.String({
   description: `A configured tier: ${DEFAULT_TIERS.join(', ')}, or one of your own.`,
   examples: ['user_pro'],
@@ -31,14 +30,10 @@ export const jobStatus = Type.Enum(['pending', 'assigned', 'completed', 'failed'
   description: 'The state of the job.',
 })
 
-/** The rule for names of accounts, as a pattern and as text. */
 export const ACCOUNT_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/
 export const ACCOUNT_RULE = 'letters, digits and . _ @ - only, 64 at most, a letter or digit first'
 
-/**
- * A filter or field with the name of an account. No account can have a name that the pattern rejects, and some databases fail
- * on characters such as NUL.
- */
+/** No account has a name that the pattern rejects, and some databases fail on characters such as NUL. */
 export const accountName = Type.String({
   pattern: ACCOUNT_NAME.source,
   description: 'The name of an account.',
@@ -50,7 +45,6 @@ export const modelName = Type.String({
   examples: ['gpt-5-mini'],
 })
 
-/** How many rows one response contains at most. */
 export const LIMIT = { most: 200, default: 50 } as const
 export const limit = Type.Optional(
   Type.Integer({
@@ -66,7 +60,7 @@ export const more = Type.Boolean({ description: 'Whether there are more results.
 export const next = (parameter: string) =>
   textOrNull(`Pass this value as \`${parameter}\` to get the next page.`)
 
-/** Fields of responses to searches, which examine a limited number of rows. */
+/** Searches examine a limited number of rows, so their responses have these fields. */
 export const paging = {
   more,
   complete: Type.Boolean({
@@ -75,7 +69,7 @@ export const paging = {
   next: next('before'),
 }
 
-/** Converts times of keys, accounts and callbacks, which are whole seconds. Times of jobs have fractions. */
+/** Times of keys, accounts and callbacks are whole seconds. Times of jobs have fractions instead. */
 export function wholeSeconds(ms: number | null): number | null {
   return ms === null ? null : Math.floor(ms / 1000)
 }
@@ -86,7 +80,6 @@ export function seconds(ms: number | null): number | null {
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
 
-/** Returns the object without its undefined fields. */
 export function defined<T extends object>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>
 }

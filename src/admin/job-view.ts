@@ -1,6 +1,6 @@
 /**
- * Schemas of jobs and their callbacks, with functions that create such objects: for the admin API, the dashboard and `--json`.
- * Times are Unix seconds; those of jobs have fractions.
+ * Defines what operators see of jobs and callbacks: the schemas, and functions that convert records of the store to them. Times
+ * are Unix seconds; those of jobs have fractions.
  */
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
@@ -161,7 +161,7 @@ export function callbackView(summary: StoredCallbackSummary): CallbackSummary {
   }
 }
 
-/** The payload remains JSON text, because parsing could change large numbers in it. */
+/** The payload stays JSON text, because parsing could change large numbers. */
 export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   return {
     ...callbackView(details),
@@ -174,10 +174,7 @@ export function callbackDetailsView(details: StoredCallback): CallbackDetails {
   }
 }
 
-/**
- * Removes the parts of a callback that a read-only admin token must not show: the payload, the path of the URL, and the responses
- * of receivers.
- */
+/** Removes what a read-only admin token must not show: the payload, the path of the URL, and the responses of receivers. */
 export function withoutTexts<View extends CallbackSummary | CallbackDetails>(view: View): View {
   const without = (attempt: CallbackAttempt): CallbackAttempt => ({ ...attempt, answer: null })
   return {
@@ -192,9 +189,8 @@ function attemptView({ attempt, atMs, ms, status, error, answer }: StoredAttempt
   return { attempt, at: atMs / 1000, ms, status, error, answer }
 }
 
-/** Why the jobs of a route wait, as far as this node knows. */
 export interface WaitingRoute {
-  /** Unix time in milliseconds; null if a target is available. */
+  /** `unavailableSinceMs` is null if a target is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: {
     readonly kind: UpstreamTrouble['reason']
@@ -225,7 +221,7 @@ export function jobSummaryView(job: StoredSummary): JobSummary {
   }
 }
 
-/** @param routeOf returns why the jobs of a route wait; undefined if this node knows no reason */
+/** @param routeOf returns undefined if this node knows no reason why the jobs of the route wait */
 export function jobDetailsView(
   job: StoredDetails,
   callback: StoredCallback | null,
@@ -259,10 +255,7 @@ function waitingView(
   return { targets: route.split(' '), since: sinceMs / 1000, reason, status, message }
 }
 
-/**
- * Returns the contents of a job as JSON text. Stored JSON text is copied without being parsed, because parsing could change
- * large numbers.
- */
+/** Copies stored JSON text without parsing, because parsing could change large numbers. */
 export function jobContentJson(content: StoredContent): string {
   const { messagesJson, responseFormatJson, optionsJson, metadataJson, contentJson, errorJson, receiptJson } =
     content
@@ -272,10 +265,7 @@ export function jobContentJson(content: StoredContent): string {
   return `{"messages":${messagesJson},"response_format":${responseFormatJson}${options}${metadata},"result":${result},"error":${errorJson ?? 'null'},"receipt":${receiptJson ?? 'null'}}`
 }
 
-/**
- * A call in a stored receipt, with the fields that the timeline shows. Receipts of earlier versions may lack the time of a
- * call.
- */
+/** The timeline shows these fields of a call in a receipt. Receipts of early versions have no times. */
 interface StoredCall {
   readonly target: string
   readonly kind: string

@@ -1,10 +1,10 @@
 /**
- * The rule for names of operators in the audit log. The dashboard's page uses it as well, so this file must not import
+ * Defines which names of operators the audit log accepts. Browsers load this file for the dashboard, so it must not import
  * anything.
  */
 
 export const MAX_CHARACTERS = 64
-/** Characters that would move a terminal's cursor, change the writing direction or end a line. */
+/** Such characters move a terminal's cursor, change the writing direction or end a line. */
 export const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u
 
 export function isOperatorName(name: string): boolean {

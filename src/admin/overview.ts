@@ -1,11 +1,10 @@
 /**
- * Schemas of the current state of a node and its database, of metric samples and of the settings, for the admin API and the
- * dashboard. Times are Unix seconds.
+ * Defines what operators see of a node, its metric samples and its settings: the schemas, and the stream of samples. Times are
+ * Unix seconds.
  */
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, count, orNull, unixTime, unixTimeOrNull } from './fields.ts'
 
-/** Why jobs wait for a model server. */
 export const upstreamTrouble = {
   since: unixTime('Since when'),
   reason: Type.Enum(['unreachable', 'overloaded', 'broken', 'misconfigured', 'failing'], {
@@ -20,7 +19,7 @@ export const upstreamTrouble = {
 const troubleSchema = Type.Object(upstreamTrouble)
 export type UpstreamTrouble = Static<typeof troubleSchema>
 
-/** Percentiles, accurate to 10%; null if nothing was measured. */
+/** Percentiles are accurate to 10%, and null if nothing was measured. */
 const percentiles = Type.Object({
   p50: orNull(Type.Number()),
   p95: orNull(Type.Number()),
@@ -44,7 +43,7 @@ const metricSample = Type.Object({
   callbacks: Type.Object({ delivered: count, failed_attempts: count, failed: count }),
   callbacks_owed: orNull(count),
 })
-/** What happened on a node during a few seconds, for the charts of the dashboard. */
+/** Counts what happened on a node during a few seconds, for the charts of the dashboard. */
 export type MetricSample = Static<typeof metricSample>
 
 export const overview = Type.Object({
@@ -132,7 +131,6 @@ export const overview = Type.Object({
     description: 'Metric samples of the last 15 minutes, one every 2 seconds, oldest first.',
   }),
 })
-/** The current state and the metric samples of the last minutes, oldest first. */
 export type Overview = Static<typeof overview>
 export type CurrentState = Omit<Overview, 'points'>
 export type HeldBack = Overview['held_back'][number]
@@ -145,19 +143,17 @@ export const effectiveSettings = Type.Object({
 })
 export type EffectiveSettings = Static<typeof effectiveSettings>
 
-/** The stream of metric samples to which dashboards subscribe. */
 export interface MetricFeed {
-  /** The samples of the last minutes, oldest first, each as JSON text. */
+  /** The texts are JSON, and the oldest sample comes first. */
   readonly kept: readonly string[]
-  /** The number of current listeners. */
   readonly listeners: number
   /** Returns a function that unsubscribes; null if the server is shutting down. */
   listen(listener: MetricListener): (() => void) | null
 }
 
 export interface MetricListener {
-  /** Gets each sample as a server-sent event. All listeners share the same buffer. */
+  /** Gets each sample as a server-sent event. All listeners share the buffer, so it must not be changed. */
   send(event: Uint8Array): void
-  /** Called when the server shuts down. */
+  /** Ends the stream when the server shuts down. */
   end(): void
 }

@@ -1,6 +1,6 @@
 /**
- * Why an admin action was refused or only partly carried out, as texts for the audit log and for commands.
- * `http/admin/action-routes.ts` maps each kind to an error.
+ * Explains why an admin action was refused or only partly carried out, for the audit log and for commands.
+ * `http/admin/action-routes.ts` maps each reason to an HTTP error.
  */
 
 export type RefusalReason =
@@ -23,9 +23,9 @@ export type RefusalReason =
 
 export class Refusal {
   readonly reason: RefusalReason
-  /** The outcome in the audit log. */
+  /** The audit log shows this text. */
   readonly outcome: string
-  /** The error message of a command. */
+  /** Commands print this text. */
   readonly message: string
 
   constructor(reason: RefusalReason, outcome: string, message: string) {

@@ -1,6 +1,6 @@
 /**
- * Usage events report what each finished job used, once, for billing. They are read from the jobs in the order of their
- * creation. The cursor contains the last job that was read, and the jobs before it that had not finished by then.
+ * Usage events report what each finished job used, once, for billing, in the order in which jobs were created. The cursor has
+ * the last job that was read, and the jobs before it that had not finished.
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
@@ -12,15 +12,9 @@ import { type Static, Type } from '../typed-schema.ts'
 import { sumOf, type UsageSums } from './account-view.ts'
 import { count, seconds, textOrNull, unixTime } from './fields.ts'
 
-/**
- * How many unfinished jobs a cursor may contain. While there are so many, later jobs are not read. The limit exists because the
- * cursor is part of a URL.
- */
+/** The cursor is part of a URL, so it can name only a few unfinished jobs. While it is full, later jobs are not read. */
 const MAX_UNFINISHED = 256
-/**
- * Only jobs that are older than this are read. Younger ones may not be stored in the order of their IDs yet: the clocks of
- * nodes differ, and accepting a job takes a moment.
- */
+/** Younger jobs may be stored in a different order than that of their IDs, because clocks differ and accepting takes time. */
 const SETTLED_IDS_MS = 60_000
 
 const usageEvent = Type.Object({
@@ -58,7 +52,7 @@ export const usageEventList = Type.Object({
 
 export interface UsageCursor {
   readonly lastJobId: string
-  /** The unfinished jobs before the last one. */
+  /** When the cursor was made, these jobs before `lastJobId` had not finished. */
   readonly unfinished: readonly string[]
 }
 
@@ -70,7 +64,7 @@ export interface UsageEventPage {
   readonly next: UsageCursor
 }
 
-/** @param account whose events to return; of all accounts if absent. A page may then be empty although there are more. */
+/** @param account all accounts if absent. With an account, a page may be empty although more follow. */
 export async function readUsageEvents(
   store: Pick<JobSearchStore, 'jobUses' | 'jobUsesOf'>,
   { lastJobId, unfinished }: UsageCursor,
@@ -81,7 +75,7 @@ export async function readUsageEvents(
   const earlier = unfinished.length === 0 ? [] : await store.jobUsesOf(unfinished)
   const late = earlier.filter(hasEnded).slice(0, limit)
   const isLate = new Set(late.map(({ id }) => id))
-  // Jobs that were deleted are not in `earlier`, and are no longer waited for.
+  // A deleted job is not in `earlier`, so the cursor drops it.
   const left = earlier.flatMap(({ id }) => (isLate.has(id) ? [] : [id]))
   const wanted = limit - late.length
   const found =
@@ -110,7 +104,7 @@ export async function readUsageEvents(
 
 const hasEnded = ({ usage }: JobUse): boolean => usage !== null
 
-/** Returns the usage event of a finished job. */
+/** Throws if the job has not finished. */
 export function usageEventOf({
   id,
   account,
@@ -146,7 +140,7 @@ export function usageEventOf({
   }
 }
 
-/** Returns the cursor as base64url text of 16 bytes per job. */
+/** Returns base64url text of 16 bytes for each job. */
 export function usageCursorText({ lastJobId, unfinished }: UsageCursor): string {
   const digits = [lastJobId, ...unfinished].map((id) => id.replaceAll('-', '')).join('')
   return Buffer.from(digits, 'hex').toString('base64url')
@@ -164,8 +158,7 @@ export function readUsageCursor(text: string): UsageCursor | null {
 }
 
 /*
- * Usage can also be summed by the metadata of jobs. Callers choose the values of metadata, so no sums are stored; they are
- * computed from the events of the jobs that still exist.
+ * Callers choose the values of metadata, so no sums by metadata are stored. Existing jobs are summed instead.
  */
 
 const METADATA = 'metadata.'
@@ -174,16 +167,13 @@ const PAGE_SIZE = 1000
 export const isMetadataKey = (key: string): boolean => key.startsWith(METADATA) && key !== METADATA
 
 interface UsageByMetadata {
-  /** What to sum by: `month`, `account`, `model`, or `metadata.KEY`. */
+  /** Each key is `month`, `account`, `model` or `metadata.KEY`. */
   readonly keys: readonly string[]
   readonly account?: string
   readonly month?: string
 }
 
-/**
- * Returns a row for each combination of values of the keys, with its sums, in the order in which the combinations first occur.
- * A value is empty if a job has no such metadata.
- */
+/** Returns one row for each combination of the keys' values. A value is empty if a job has no such metadata. */
 export async function usageByMetadata(
   store: Pick<JobSearchStore, 'jobUses'>,
   { keys, account, month }: UsageByMetadata,

@@ -12,7 +12,6 @@ import { HttpError } from './errors.ts'
 const HOUR_MS = 3_600_000
 const MAX_UNKNOWN = 3
 
-/** Makes this many keys, each of a different account. */
 function start(count: number) {
   const clock = new FakeClock()
   const keys = Array.from({ length: count }, () => makeKey())

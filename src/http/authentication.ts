@@ -1,7 +1,6 @@
 /**
- * Finds the account and tier of a request's API key. The result is cached for two seconds. So a revoked key stops working
- * within two seconds on every node, and frequent requests with the same key rarely query the database. Addresses that send many
- * unknown keys are limited.
+ * Finds the account and tier of a request's API key. Results are cached for two seconds, so a revoked key works that long at
+ * most, and frequent requests rarely query the database. Addresses that send many unknown keys are limited.
  */
 import type { FastifyRequest } from 'fastify'
 import { hashKey, isWellFormedKey } from '../accounts/key.ts'
@@ -17,20 +16,16 @@ import { type KeyProblem, tooManyUnknownKeys } from './errors.ts'
 import { addressOf, MAX_NETWORKS, networkOf } from './network-of.ts'
 
 const FRESH_MS = 2000
-/** The cache holds the callers of at most this many keys. */
 const MAX_KEYS = 20_000
 
 export interface Caller extends JobOwner {
   readonly keyId: string
-  /** Where the events of the account are sent; null if it has no webhook. */
+  /** Parley sends the account's events to this URL, which is null without a webhook. */
   readonly webhookUrl: string | null
 }
 
 export interface Authentication {
-  /**
-   * Returns the caller to whom the request's key belongs, or what is wrong with the key. Rejects with 429 for an unknown key if
-   * its address has sent too many unknown keys.
-   */
+  /** Returns what is wrong with a key that has no caller. Rejects with 429 if the address has sent too many unknown keys. */
   callerOf(
     request: Pick<FastifyRequest, 'headers' | 'ip'> & Partial<Pick<FastifyRequest, 'route'>>,
   ): Caller | KeyProblem | Promise<Caller | KeyProblem>
@@ -44,10 +39,10 @@ export interface AuthenticationOptions {
   readonly store: Pick<AccountStore, 'findKey' | 'listKeyHashes' | 'noteKeyUses'>
   readonly tiers: Tiers
   readonly clock: Clock
-  /** How many unknown keys an address may send per minute. */
+  /** The limit applies to each address. */
   readonly maxUnknownKeys: number
   readonly onRejected: () => void
-  /** Called if the write that records when keys were used fails. No request waits for this write. */
+  /** Reports that the last use of keys could not be stored. No request waits for that write. */
   readonly onError: (error: unknown) => void
 }
 
@@ -75,7 +70,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     clock,
     freshMs: FRESH_MS,
     maxEntries: MAX_KEYS,
-    // A text that is not in the format of keys is neither looked up nor cached.
+    // A text without the format of keys is neither looked up nor cached.
     lookUp: (key) => (isWellFormedKey(key) ? findCaller(key) : 'unknown'),
   })
 
@@ -88,10 +83,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     return caller
   }
 
-  /**
-   * Looks a key up only if it exists. A caller who tries random keys thus costs no query, and does not lock out others at the
-   * same address.
-   */
+  /** Looks up existing keys only. Random keys thus cost no query, and do not lock out callers at the same address. */
   async function getFromLimited(key: string, waitMs: number): Promise<Caller | KeyProblem> {
     if (!isWellFormedKey(key)) return 'unknown'
     const before = cache.peek(key)
@@ -113,7 +105,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
       const waitMs = unknownKeys.waitMs(network, maxUnknownKeys)
       if (waitMs > 0) return getFromLimited(key, waitMs)
       const found = cache.get(key)
-      // Only a lookup in the database counts: a cached unknown key was counted when it was looked up.
+      // A cached unknown key was already counted when it was looked up.
       return found instanceof Promise ? countUnknown(found, network) : found
     },
   }
@@ -125,10 +117,7 @@ function bearerOf(authorization: string | undefined): string | undefined {
 
 const HOUR_MS = 3_600_000
 
-/**
- * Records the hour in which each key was last used: at most one write per key and hour. One write covers all keys that were
- * used during the previous write.
- */
+/** Records the hour in which each key was last used, with at most one write per key and hour. */
 class KeyUses {
   readonly #options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>
   readonly #used = new Set<string>()
@@ -158,7 +147,7 @@ class KeyUses {
         await store.noteKeyUses(keyIds, this.#hourMs())
       }
     } catch (error) {
-      // The use is not lost: the next request with the key records it.
+      // The next request with the key records its use.
       onError(error)
     } finally {
       this.#isWriting = false
@@ -166,18 +155,11 @@ class KeyUses {
   }
 }
 
-/** How many hashes one query reads. */
 const PAGE = 10_000
-/**
- * After each read of all hashes, no other read follows for this long, or for this many times the duration of the read,
- * whichever is longer. Until then, a newly created key is unknown here.
- */
+/** All hashes are read again after this time or PAUSE_FACTOR times the reading time, whichever is longer. */
 const HASHES_FRESH_MS = 2000
 const PAUSE_FACTOR = 20
-/**
- * How many bytes of each hash are kept in memory. Among a million keys, an unknown key collides with a probability of one in
- * 281 million; a collision costs only one lookup.
- */
+/** A prefix is enough: with a million keys, one of 281 million unknown keys has a known prefix and costs a lookup. */
 const PREFIX_BYTES = 6
 const PREFIX_DIGITS = (PREFIX_BYTES * 8) / 6
 
@@ -193,7 +175,7 @@ class KnownKeys {
     this.#clock = clock
   }
 
-  /** Whether a key with this hash may exist, including revoked and expired keys. Rejects with `StoreUnavailable`. */
+  /** Returns true for all existing keys, even revoked and expired ones. Rejects with `StoreUnavailable`. */
   async has(hash: string): Promise<boolean> {
     const prefix = prefixOf(hash)
     if (this.#prefixes.has(prefix)) return true

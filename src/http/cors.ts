@@ -1,16 +1,13 @@
 /**
- * Cross-origin requests from web pages (Fetch Standard §3.2): decides which origins may read responses, including errors, and
- * answers preflights. No other origin can use the admin API.
+ * Decides which web pages of other origins may use the API (Fetch Standard §3.2), and answers their preflights. They can read
+ * errors, too, but can never use the admin API.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { OtherApi } from './envelope.ts'
 import { IGNORED_HEADER, SIMULATED_HEADER } from './parley-headers.ts'
 
 const METHODS = 'GET, POST, DELETE'
-/**
- * The request headers that a page may send. Some browsers require permission for `user-agent`, which Parley's and OpenAI's
- * clients set; tracing libraries add the last two.
- */
+/** Some browsers ask before they send `user-agent`, which API clients set. Tracing libraries add the last two. */
 const REQUEST_HEADERS = [
   'content-type',
   'x-api-key',
@@ -20,7 +17,6 @@ const REQUEST_HEADERS = [
   'traceparent',
   'tracestate',
 ].join(', ')
-/** The response headers that a page may read. */
 const EXPOSED_HEADERS = [
   'x-request-id',
   'x-cache',
@@ -34,17 +30,16 @@ const EXPOSED_HEADERS = [
   'ratelimit-remaining',
   'ratelimit-reset',
 ].join(', ')
-/** How long a browser may cache the response to a preflight, in seconds. */
+/** A browser may cache the response to a preflight for this many seconds. */
 const MAX_AGE_S = '3600'
 
 export class Cors {
-  /** Whether pages of any other origin may call the API. */
   readonly enabled: boolean
   readonly #any: boolean
   readonly #origins: ReadonlySet<string>
   readonly #otherApi: OtherApi
 
-  /** @param origins the setting `cors.origins`; empty if pages of other origins may not call the API */
+  /** @param origins the setting `cors.origins`; empty if no other origin may use the API */
   constructor(origins: readonly string[], otherApi: OtherApi) {
     this.#otherApi = otherApi
     this.enabled = origins.length > 0
@@ -52,15 +47,12 @@ export class Cors {
     this.#origins = new Set(origins)
   }
 
-  /**
-   * Adds the headers that let the page read the response, regardless of its status. Returns whether the page may call the
-   * API.
-   */
+  /** Lets the page read the response, whatever its status. Returns false if its origin is not allowed. */
   allow({ headers, url }: FastifyRequest, reply: FastifyReply): boolean {
     if (!this.enabled) return false
     const { origin } = headers
     if (!this.#any) {
-      // Caches must not serve one origin's response to another origin.
+      // A cache must not serve the response for one origin to another.
       reply.header('vary', 'Origin')
       if (origin === undefined || !this.#origins.has(origin)) return false
     }
@@ -70,10 +62,9 @@ export class Cors {
     return true
   }
 
-  /** Responds to a preflight of an origin that is allowed. */
   answerPreflight(reply: FastifyReply): FastifyReply {
     const { headers, url } = reply.request
-    // OpenAI's clients describe themselves in headers that differ between versions, so any header is allowed there.
+    // The headers with which OpenAI's clients describe themselves differ between versions, so any header is allowed.
     const asked = this.#isOther(url) ? headers['access-control-request-headers'] : undefined
     return reply
       .code(204)
@@ -92,7 +83,6 @@ export class Cors {
   }
 }
 
-/** Any OPTIONS request that is not a preflight gets an ordinary response. */
 export function isPreflight({ method, headers }: FastifyRequest): boolean {
   return (
     method === 'OPTIONS' &&

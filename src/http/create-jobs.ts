@@ -1,7 +1,4 @@
-/**
- * What POST /api/v1/messages and POST /api/v1/messages/batches share: passes the jobs of a request to `JobCreator`, and turns
- * its results into HTTP errors.
- */
+/** Passes the jobs of create requests to `JobCreator`, and turns its results into HTTP errors. */
 import './request-context.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
@@ -22,7 +19,7 @@ import { admissionError, idempotencyKeyReused, invalid } from './errors.ts'
 import type { RequestCpu } from './load-shedding/request-cpu.ts'
 import { validationError } from './validation-errors.ts'
 
-/** Time limit for counting the tokens of a batch. */
+/** Counting the tokens of a batch may take this long. */
 const BATCH_TIMEOUT_S = 30
 
 export interface CreateRequestsOptions {
@@ -32,13 +29,13 @@ export interface CreateRequestsOptions {
 }
 
 /**
- * Returns the jobs of a request to a route with `config.create`. Call it in the route's handler. Throws the validation error of
- * a small body; a thread has already validated a large one.
+ * Handlers of routes with `config.create` call this. Throws the validation error of a small body; a thread validated a large
+ * one.
  */
 export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
   if (request.largeBody !== null) {
-    // For a large body, Fastify sees an empty object. Validation of that object fails before the query is validated, so the
-    // query is validated here.
+    // The body looks empty to Fastify if a thread has read it, and its validation fails before that of the query. So the query
+    // is validated here.
     const validate = request.getValidationFunction('querystring')
     if (validate?.(request.query) === false) {
       const [error] = validate.errors ?? []
@@ -48,22 +45,22 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
   }
   if (request.validationError) throw request.validationError
   const text = request.bodyText ?? ''
-  // The text would otherwise stay in memory while the caller waits.
+  // Otherwise, the text would stay in memory while the caller waits.
   request.bodyText = null
   return request.route.config.create === 'batch'
     ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
 }
 
-/** Resolves when the job finishes or the timeout is over. If the caller disconnects, the wait ends, but the job continues. */
+/** Resolves when the job finishes or the timeout is over. A job continues even if its caller disconnects. */
 export function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
-  // The caller may have hung up while the job was being stored.
+  // The caller may have disconnected while the job was being stored.
   if (request.raw.socket.destroyed) pending.leave()
   return pending.ended
 }
 
-/** Jobs, and the milliseconds that counting their tokens took. That time is a part of the caller's `timeout`. */
+/** The time for counting tokens is a part of the caller's `timeout`. */
 interface CountedJobs extends AdmittedJobs {
   readonly countedMs: number
 }
@@ -78,8 +75,8 @@ export class CreateRequests {
   }
 
   /**
-   * Checks all jobs of a request; stores nothing. Rejects with the error of the first rule that one of them violates.
-   * @param single true for a single create, whose errors name fields without an index
+   * Stores nothing. Rejects with the error of the first violated rule.
+   * @param single true if the request creates one job; errors then name fields without an index
    */
   async admit(
     request: FastifyRequest,
@@ -117,8 +114,7 @@ export class CreateRequests {
 }
 
 /*
- * A repeated request with the same Idempotency-Key gets the jobs of the first. The store compares the fingerprint of the body in
- * the transaction that accepts the jobs.
+ * The transaction that accepts jobs compares the fingerprints of requests with the same key.
  */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
@@ -138,10 +134,7 @@ function idempotencyOf(
   return { key, fingerprint, untilMs }
 }
 
-/**
- * Returns the IDs of the jobs that an earlier request with the same Idempotency-Key created.
- * @throws the error of a key that was used with a different request, or of a quota or cap that is reached
- */
+/** Throws if the Idempotency-Key was used with a different request, or if a quota or cap is reached. */
 export function earlierJobIds(result: Exclude<Acceptance, { readonly kind: 'accepted' }>): readonly string[] {
   switch (result.kind) {
     case 'repeated':

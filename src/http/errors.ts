@@ -1,6 +1,6 @@
 /**
- * Every error that the API returns: status, message and, where helpful, details (SPEC §2.6 and §7). The errors of an overloaded
- * server are in `load-shedding/unavailable.ts`. Any error that is not an `HttpError` becomes a 500.
+ * Defines all errors of the API (SPEC §2.6 and §7), except those of an overloaded server in `load-shedding/unavailable.ts`. An
+ * error that is not an `HttpError` becomes a 500.
  */
 
 import { amountText } from '../job/amount.ts'
@@ -11,7 +11,6 @@ import type { QuotaReached } from '../queue/quotas.ts'
 export class HttpError extends Error {
   readonly status: number
   readonly details: string | undefined
-  /** The value of the Retry-After header, in seconds. */
   readonly retryAfterS: number | undefined
 
   constructor(status: number, message: string, details?: string, retryAfterS?: number) {
@@ -22,7 +21,7 @@ export class HttpError extends Error {
   }
 }
 
-/** The error of a request whose jobs were not accepted. `/v1` turns its reason into an error in OpenAI's shape. */
+/** Keeps the reason, from which `/v1` makes an error in OpenAI's shape. */
 export class NotAdmitted extends HttpError {
   readonly reason: AdmissionError
 
@@ -34,7 +33,6 @@ export class NotAdmitted extends HttpError {
 
 const INVALID = 'Invalid parameters.'
 
-/** Why a request has no caller: what is wrong with its key. */
 export type KeyProblem = 'missing' | 'unknown' | 'revoked' | 'expired'
 
 const KEY_PROBLEMS: Readonly<Record<KeyProblem, string>> = {
@@ -44,7 +42,7 @@ const KEY_PROBLEMS: Readonly<Record<KeyProblem, string>> = {
   expired: 'The API key has expired.',
 }
 
-/** The message of SPEC §5. Only the last sentence of the details depends on the problem. */
+/** SPEC §5 determines the message. The last sentence of the details names the problem. */
 export const keyRequired = (problem: KeyProblem) =>
   new HttpError(
     401,
@@ -52,7 +50,7 @@ export const keyRequired = (problem: KeyProblem) =>
     `Supply a valid API key in the x-api-key header. ${KEY_PROBLEMS[problem]}`,
   )
 
-/** Only for an unknown key: an existing key works from any address. */
+/** An existing key works from any address, so only unknown keys get this error. */
 export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
   new HttpError(
     429,
@@ -61,7 +59,6 @@ export const tooManyUnknownKeys = (limit: number, retryAfterS: number) =>
     retryAfterS,
   )
 
-/** A missing admin token and a wrong one get the same error. */
 export const tokenRequired = () =>
   new HttpError(401, 'Admin token is required.', 'Supply the admin token as Authorization: Bearer TOKEN.')
 
@@ -124,8 +121,7 @@ export const otherTier = (account: string, tier: string) =>
   )
 
 /**
- * IDs that are malformed, unknown, expired or of another account get the same error, so that nobody can find out which IDs
- * exist.
+ * Unknown, expired and malformed IDs and those of other accounts get the same error, so nobody can find out which IDs exist.
  */
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
@@ -166,7 +162,7 @@ export const accountStillUsed = (jobs: number) =>
     `New jobs arrived during the deletion, so the account was suspended but not deleted; ${jobs} of its jobs were deleted. Revoke its keys and try again.`,
   )
 
-/** Not 503: clients would retry, and the second request would get 404 because the data is already deleted. */
+/** Clients would retry after 503, and get 404 because the data is already deleted. */
 export const notScrubbed = (why: string) =>
   new HttpError(
     409,
@@ -260,13 +256,13 @@ export const bodyTakesTooMuchMemory = () =>
     'Parsing the body needs more memory than this server allows for one body (cpu.thread_heap_mb). Send a body with fewer values.',
   )
 
-/** The client is gone, so nobody reads this error. */
+/** Nobody reads this error. */
 export const clientGone = () =>
   new HttpError(400, 'The connection was closed before the request was accepted.')
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
-/** During an upgrade, a node of an earlier version could run the job and ignore the field. */
+/** During an upgrade, a node of an earlier version would run the job without the field. */
 const unknownToANode = (field: string) =>
   new HttpError(
     503,

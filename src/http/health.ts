@@ -1,7 +1,4 @@
-/**
- * GET /healthz, /readyz, /metrics and /metrics/queue: whether the process is alive, whether it can accept jobs, its metrics,
- * and, for autoscalers, how many jobs wait for each model server.
- */
+/** Serves /healthz, /readyz, /metrics and, for autoscalers, /metrics/queue. */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { RouteSignal } from '../queue/route-signals.ts'
@@ -11,7 +8,7 @@ import { unavailable } from './load-shedding/unavailable.ts'
 import { errors, success } from './openapi/schemas.ts'
 
 export interface HealthRoutes {
-  /** Rejects if the server cannot accept a job now (`ping` of the store). */
+  /** Rejects if the server cannot accept a job now. */
   readonly ready: () => Promise<void>
   readonly metrics: () => Promise<{ readonly type: string; readonly text: string }>
   /** Rejects if the database does not respond. */

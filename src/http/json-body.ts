@@ -1,6 +1,6 @@
 /**
- * Reads JSON bodies: uncompressed, valid UTF-8, with limited nesting. The event loop parses bodies that take little time. A
- * thread of the CPU pool reads a large body of a create request, and returns JSON texts instead of values.
+ * Reads JSON bodies in UTF-8 with limited nesting. The event loop parses bodies that take little time. The large body of a
+ * create request is read on a thread, which returns JSON texts instead of values.
  */
 import './request-context.ts'
 import { isUtf8 } from 'node:buffer'
@@ -26,16 +26,13 @@ import { validationError } from './validation-errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
-/** Parsing a smaller body takes a few milliseconds at most, regardless of its contents. */
+/** Parsing a smaller body takes a few milliseconds at most. */
 const LARGE_BODY_BYTES = 64 * 1024
-/**
- * Up to this size, the event loop also parses a body that consists of a few long strings, because that takes less CPU time than
- * passing it to a thread.
- */
+/** Up to this size, parsing a body of a few long strings takes less CPU time than its transfer to a thread. */
 const LONG_STRINGS_BYTES = 256 * 1024
 const LONG_STRINGS_QUOTES = 4096
 const LONG_STRINGS_OTHER = 16 * 1024
-/** Time limit for reading a large body in milliseconds, including the wait for a thread. */
+/** Reading a large body may take this long, including the wait for a thread. */
 const READ_TIMEOUT_MS = 30_000
 
 export interface LargeBodyOptions {
@@ -44,9 +41,9 @@ export interface LargeBodyOptions {
   readonly limits: PartLimits
 }
 
-/** Reads the bodies of all requests, after authentication and within the byte budget. */
+/** Reads bodies after authentication and within the byte budget. */
 export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, options: LargeBodyOptions): void {
-  // This hook runs before any of the body is read.
+  // This hook runs before the body is read, so a rejected body is never in memory.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const error = encodingError(request) ?? bodies.admit(request)
     if (error instanceof Promise) void error.then((late) => done(late))
@@ -75,7 +72,7 @@ export function readJsonBodies(app: FastifyInstance, bodies: RequestBodies, opti
   })
 }
 
-/** A byte order mark, with which many Windows programs begin a file. */
+/** Many Windows programs write a byte order mark at the beginning of a file. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 
 function withoutMark(bytes: Buffer): Buffer {
@@ -83,27 +80,24 @@ function withoutMark(bytes: Buffer): Buffer {
   return bytes.subarray(0, length).equals(BYTE_ORDER_MARK) ? bytes.subarray(length) : bytes
 }
 
-/**
- * Checks the headers that describe the body, before it is read. Returns null if they are supported. GET and HEAD requests have
- * no body, so their headers do not matter.
- */
+/** Returns null if Parley supports the headers of the body. GET and HEAD requests have no body. */
 function encodingError({ method, headers }: FastifyRequest): HttpError | null {
   if (method === 'GET' || method === 'HEAD') return null
   const encoding = headers['content-encoding']
   if (encoding !== undefined && !/^\s*identity\s*$/i.test(encoding)) return notDecoded()
   const type = headers['content-type']
-  // The most common type has no parameters and needs no regular expression.
+  // The most common type has no parameters, so the regular expression is not needed for it.
   if (type === undefined || !type.includes(';')) return null
   const [, quoted, plain] = CHARSET.exec(type) ?? []
   const charset = quoted ?? plain
   return charset === undefined || UTF_8.test(charset) ? null : notUtf8()
 }
 
-/** Returns the value of a small body. On create routes, also keeps the text, until `elementsOf` has used it. */
+/** On create routes, also keeps the text, until `elementsOf` has used it. */
 function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): unknown {
   if (bytes.length === 0) {
     if (needsBody(request)) throw notJson('The body is empty.')
-    // Many HTTP libraries send a content type with every request.
+    // Many HTTP libraries send a content type even without a body.
     return undefined
   }
   if (!isUtf8(bytes)) throw notJson('The body is not valid UTF-8.')
@@ -115,15 +109,13 @@ function parseBody(request: FastifyRequest, bytes: Buffer, maxDepth: number): un
   throw notJson(read.tooDeep ? `The body is ${read.error}.` : withoutExcerpt(read.error))
 }
 
-/** Whether a thread must read the body, which is larger than LARGE_BODY_BYTES. */
 function isSlowBody(bytes: Buffer): boolean {
   return bytes.length > LONG_STRINGS_BYTES || !isMostlyStrings(bytes, LONG_STRINGS_QUOTES, LONG_STRINGS_OTHER)
 }
 
 /**
- * Has a thread read the body. Rejects with the `HttpError` of the first rule that the body violates, or with an error of
- * `RequestCpu`.
- * @param bytes are transferred to the thread: the buffer is empty afterwards
+ * Rejects with the error of the first violated rule, or of `RequestCpu`. The buffer is empty afterwards, because it is
+ * transferred.
  */
 async function readLargeBody(
   request: FastifyRequest,
@@ -133,8 +125,8 @@ async function readLargeBody(
   const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
-  // Transferring a view transfers its whole buffer, and the buffer of a body of unknown length is far larger than the body. So
-  // such a body is copied first.
+  // A transfer takes the whole buffer. The buffer of a body of unknown length is far larger than the body, so the body is
+  // copied.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {
@@ -181,13 +173,13 @@ export function lengthError(problem: LengthProblem, { caller: { tier } }: Fastif
   }
 }
 
-/** A hook for routes with an optional body: replaces a missing body by an empty object. */
+/** Routes whose body is optional use this hook. */
 export function fillMissingBody(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   if (request.body === undefined) request.body = {}
   done()
 }
 
-/** Returns whether a request must have a body. If an empty object satisfies the schema, the body may be omitted. */
+/** A body is optional if an empty object satisfies the schema. */
 export function isBodyRequired(schema: object): boolean {
   return !('properties' in schema) || 'required' in schema || 'minProperties' in schema
 }

@@ -16,8 +16,8 @@ test('a response that never begins frees its bytes when its client hangs up', as
   t.after(() => app.close())
   app.decorateRequest('answerBytes', 0)
   app.addHook('onSend', (request, reply, payload, done) => answers.send(request, reply, payload, done))
-  // Nothing is written to the response, as if it waited for an earlier one on its connection. Not every version of Node ends
-  // such a response when the connection closes.
+  // The response waits, as behind an earlier one on its connection. Some versions of Node do not end such a response when the
+  // connection closes.
   const { promise: made, resolve } = Promise.withResolvers<Socket>()
   app.addHook('onSend', ({ raw }, _reply, _payload, _done) => resolve(raw.socket))
   app.get('/', (_request, reply) => reply.send('x'.repeat(300_000)))

@@ -1,7 +1,4 @@
-/**
- * GET /api/v1/messages. Without `ids`, lists the caller's jobs, newest first, without their contents. With `ids`, returns these
- * jobs.
- */
+/** GET /api/v1/messages lists the caller's jobs without their contents. With `ids`, it returns these jobs. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
@@ -88,7 +85,7 @@ export interface ListJobsRoute {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** How many lists a node builds for one account at the same time. */
+/** A node builds at most this many lists of an account at the same time. */
 const LISTS_AT_ONCE = 2
 
 const query = Type.Object(
@@ -228,15 +225,15 @@ function jobSummary(job: JobSummary, include: readonly Include[], metadata: Meta
 }
 
 /**
- * Returns the cursor of the next page. A search that examined its maximum of jobs may stop at a job of another account, whose
- * ID should not be revealed. The cursor is then the time of that job, or the caller's own last job if that is further back.
+ * A search may stop at a job of another account, whose ID must stay secret. The cursor is then the time of that job, or the
+ * caller's own last job if that is older.
  */
 function cursorOf({ jobs, complete, next }: JobPage, beforeJobId: string | null): string | null {
   if (next === null || complete) return next
   const time = leastJobId(jobIdMs(next) + 1)
   const last = jobs.at(-1)?.id
   const cursor = last !== undefined && last < time ? last : time
-  // If thousands of jobs were created in one millisecond, a cursor with only the time would return the same page again. The
+  // If thousands of jobs were created in one millisecond, a cursor with only the time would return the same page again. So the
   // cursor is then the ID at which the search stopped.
   return beforeJobId === null || cursor < beforeJobId ? cursor : next
 }

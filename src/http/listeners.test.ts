@@ -15,10 +15,7 @@ import { ConnectionLimits } from './load-shedding/connection-limits.ts'
 const ADDRESSES = ['127.0.0.1', process.platform === 'linux' ? '127.0.0.2' : '::1']
 const REQUEST = 'GET / HTTP/1.1\r\nhost: parley\r\n\r\n'
 
-/**
- * Starts a server with limits on its connections. `answerOf` opens a connection, sends a text, and resolves with the first data
- * received.
- */
+/** `answerOf` opens a connection, sends a text, and resolves with the first data received. */
 async function start(
   t: TestContext,
   connections: number,
@@ -96,7 +93,6 @@ test('::1 is written with or without brackets, and :: is all addresses', { skip:
   }
 })
 
-/** Returns the path for a socket, in a folder that is removed after the test. */
 async function socketPath(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-socket-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -109,7 +105,7 @@ test('a Unix socket is listened on, open to owner and group, and removed at the 
   skip: onWindows,
 }, async (t) => {
   const path = await socketPath(t)
-  // Three connections show that the limit of one per address does not apply: connections of a Unix socket have no address.
+  // Connections of a Unix socket have no address, so the limit of one per address does not apply to these three.
   const { url, listeners, limits, answerOf } = await start(t, 9, [], `unix:${path}`, 1)
   assert.equal(url, `unix:${path}`)
   assert.equal((await stat(path)).mode & 0o777, 0o660)

@@ -1,7 +1,6 @@
 /**
- * Listens on an address, on all addresses, or on a Unix socket. If `localhost` is both 127.0.0.1 and ::1, the server listens on
- * both. Fastify would create a second server for the second address, without the limits and timeouts of the first. Here, the
- * first server gets the connections of both addresses.
+ * Listens on an address, on all addresses, or on a Unix socket. Fastify would create a second server for the second address of
+ * `localhost`, without the limits and timeouts of the first. Here, one server gets the connections of both.
  */
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -11,16 +10,16 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 const SEVERAL_ADDRESSES = 'localhost'
-/** Before the listener closes, it waits for a short turn of the event loop, for at most this many turns. */
+/** Before the listener closes, it waits for a short turn of the event loop, but for at most this many turns. */
 const TURNS = 100
 const SHORT_TURN_MS = 0.2
 
 export interface ListenOptions {
-  /** A name, an address (IPv6 with or without brackets), or `unix:/path`. */
+  /** `host` is a name, an address (IPv6 with or without brackets), or `unix:/path`. */
   readonly host: string
-  /** 0 for any free port. Ignored for a Unix socket. */
+  /** With 0, the system chooses a free port. A Unix socket has none. */
   readonly port: number
-  /** Resolves with the addresses of `localhost`; replaced in tests. */
+  /** Returns the addresses of `localhost`. Tests replace this function. */
   readonly addresses?: () => Promise<readonly string[]>
 }
 
@@ -33,10 +32,7 @@ export class Listeners {
     this.#app = app
   }
 
-  /**
-   * Resolves with the URL of the first address, or `unix:/path`. Rejects if the server cannot listen there. If it cannot listen
-   * on the second address of `localhost`, that address is skipped.
-   */
+  /** Resolves with the URL of the first address, or `unix:/path`. Skips a second address of `localhost` that cannot be used. */
   async listen({ host, port, addresses = addressesOfLocalhost }: ListenOptions): Promise<string> {
     const app = this.#app
     const path = socketPathOf(host)
@@ -53,14 +49,14 @@ export class Listeners {
   async #listenOnSocket(path: string): Promise<string> {
     await removeStaleSocket(path)
     await this.#app.listen({ path })
-    // The file exists only after the server has started to listen.
+    // The file does not exist before the server listens.
     await chmod(path, MODE)
     this.#socketPath = path
     return `unix:${path}`
   }
 
   async #listenToo(host: string, port: number): Promise<void> {
-    // The same options as Node's HTTP server uses.
+    // Node's HTTP server uses the same options for its connections.
     const server = createServer({ allowHalfOpen: true, noDelay: true })
     server.on('connection', (socket) => this.#app.server.emit('connection', socket))
     server.listen({ host, port })
@@ -68,15 +64,14 @@ export class Listeners {
       await once(server, 'listening')
       this.#others.push(server)
     } catch {
-      // The name may resolve to an address that this machine does not have.
+      // `localhost` may resolve to an address that this machine does not have.
     }
   }
 
   /**
-   * Stops accepting connections; requests on open ones are still answered. When the listener closes, the system resets
-   * connections that this process has not accepted yet. Two measures avoid this: the file of a Unix socket is removed first, so
-   * that nobody connects any more; and the listener closes after a short turn of the event loop, in which little was left to
-   * accept.
+   * Open connections continue. When a listener closes, the system resets the connections that it has not accepted. Two measures
+   * avoid that: clients no longer find the file of a Unix socket, and the listener closes after a short turn of the event loop,
+   * when few connections are waiting.
    */
   async stopAccepting(): Promise<void> {
     if (this.#socketPath !== null) await unlink(this.#socketPath).catch(() => {})
@@ -85,7 +80,7 @@ export class Listeners {
       await setImmediate()
       if (performance.now() - startMs < SHORT_TURN_MS) break
     }
-    // The `close` of the HTTP server would also end idle connections, on which a request may be about to arrive.
+    // `close` of the HTTP server would also end idle connections, on which a request may be arriving.
     for (const server of [this.#app.server, ...this.#others]) Server.prototype.close.call(server)
   }
 
@@ -101,33 +96,27 @@ async function addressesOfLocalhost(): Promise<string[]> {
   return [...new Set(found.map(({ address }) => address))]
 }
 
-/** Removes the brackets of an IPv6 address in a URL: `[::1]` means `::1`. */
+/** `[::1]` in a URL means `::1`. */
 function withoutBrackets(host: string): string {
   return /^\[(.*)\]$/.exec(host)?.[1] ?? host
 }
 
-/**
- * Replaces the address `::`, which stands for all addresses, by the loopback address, so that clients on this machine can use
- * the URL.
- */
+/** `::` stands for all addresses. Clients on this machine cannot use it in a URL, but can use the loopback address. */
 function usable(url: string): string {
   return url.replace('//[::]:', '//[::1]:')
 }
 
-/** With `HOST=unix:/path`, the server listens on a Unix socket, for a reverse proxy on the same machine. */
+/** With `HOST=unix:/path`, a reverse proxy on the same machine connects to a Unix socket. */
 const PREFIX = 'unix:'
-/** The file mode: the owner and the group may connect, so the proxy's user must be in the server's group. */
+/** The owner and the group may connect, so the user of the proxy must be in the server's group. */
 const MODE = 0o660
 
-/** Returns the path of `unix:/path`; null for an address or a name. */
+/** Returns null for an address or a name. */
 function socketPathOf(host: string): string | null {
   return host.startsWith(PREFIX) ? host.slice(PREFIX.length) : null
 }
 
-/**
- * Removes the socket file of a server that was killed. Rejects with code EADDRINUSE if another process listens on the socket,
- * or if the file is not a socket.
- */
+/** A killed server leaves its socket file. Rejects with EADDRINUSE if a process listens on it, or if it is not a socket. */
 async function removeStaleSocket(path: string): Promise<void> {
   const file = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null

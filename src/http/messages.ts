@@ -1,6 +1,6 @@
 /**
- * The two create routes: POST /api/v1/messages creates one job and waits for its answer (SPEC §4.3); POST
- * /api/v1/messages/batches creates several, all of them or none (SPEC §4.1).
+ * Serves the two routes that create jobs: POST /api/v1/messages creates a job and waits for its answer (SPEC §4.3), and POST
+ * /api/v1/messages/batches creates several, all or none (SPEC §4.1).
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { wholeMs } from '../clock.ts'
@@ -70,8 +70,8 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
       preValidation: convertQuery,
       schema: createSchema,
     },
-    // The handler resolves with undefined unless it must wait for the reply. A Fastify reply is a thenable, so resolving with
-    // it would delay the promise until the response is sent.
+    // A Fastify reply is a thenable: a handler that resolves with the reply waits until the response is sent. So the handler
+    // returns the reply only if it must wait.
     async (request, reply) => {
       const { jobId, pending, repeated } = await create(request, reply, options)
       request.jobIds = [jobId]
@@ -95,13 +95,13 @@ export function messageRoutes(app: FastifyInstance, options: MessageRoutes): voi
 
 interface Created {
   readonly jobId: string
-  /** Null if no slot for waiting is free, or if an earlier request created the job. */
+  /** `pending` is null if no slot for waiting is free, or if an earlier request created the job. */
   readonly pending: PendingResponse | null
-  /** True if an earlier request with the same Idempotency-Key created the job. */
+  /** `repeated` is true if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
-/** A separate function, because the texts of the job could otherwise not be garbage-collected while the caller waits. */
+/** This is a function of its own so that the texts of the job can be garbage-collected while the caller waits. */
 async function create(
   request: CreateRequest,
   reply: FastifyReply,
@@ -136,7 +136,7 @@ async function endOfRepeated(
   return 'ended' in wait ? endOf(wait, reply) : wait
 }
 
-/** SPEC §4.3: if the job was deleted during the wait, creates it again. The caller gets the new ID, to read the job later. */
+/** SPEC §4.3: if the job was deleted while its caller waited, creates it again. The caller gets the new ID. */
 async function createAgain(request: CreateRequest, { requests, limits }: MessageRoutes): Promise<string> {
   const admitted = await requests.admit(request, elementsOf(request, limits), true)
   const result = await requests.creator.accept(admitted, null)
@@ -146,7 +146,7 @@ async function createAgain(request: CreateRequest, { requests, limits }: Message
   return jobId
 }
 
-/** Returns the reply if the response is large: Fastify has not written it yet, so the handler must wait for it. */
+/** Returns the reply of a large response, which Fastify has not written yet, so that the handler waits for it. */
 function sendEnded(
   request: CreateRequest,
   reply: FastifyReply,
@@ -155,8 +155,7 @@ function sendEnded(
   metadata?: MetadataById,
 ): FastifyReply | undefined {
   const json = jobRecordJson(record, request.query.include, metadata)
-  // The account already has too many unread large responses. The job has finished, so the caller gets its ID and reads it
-  // later.
+  // The account has too many unread large responses. The job has finished, so the caller gets the ID to read it later.
   if (!answers.mayHold(request, json.length)) {
     sendTimedOut(reply, record.id, NOT_SENT_NOW)
     return

@@ -1,20 +1,17 @@
-/** Which addresses count as one for limits by address, and which belong to trusted proxies (`trust_proxy`). */
+/** Decides which addresses count as one for limits by address, and which belong to trusted proxies (`trust_proxy`). */
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
-/** Replaces the address of requests on a Unix socket, which have none. */
+/** Requests on a Unix socket have no address. */
 const UNIX_SOCKET = 'a Unix socket'
 
-/** How many networks a count by network remembers at once. */
+/** A limit by address remembers at most this many networks. */
 export const MAX_NETWORKS = 10_000
 
 export function addressOf(request: { readonly ip?: string | undefined }): string {
   return request.ip ?? UNIX_SOCKET
 }
 
-/**
- * Returns the account of a request, or its network with a slash in front if it has no caller. Names of accounts contain no
- * slash.
- */
+/** Returns the account, or `/` and the network for a request without a caller. No account's name contains a slash. */
 export function senderOf(request: {
   readonly ip?: string | undefined
   readonly caller?: { readonly account: string }
@@ -24,8 +21,7 @@ export function senderOf(request: {
 
 /**
  * Returns the part of an address that identifies the client. An IPv6 client usually owns a whole /64, so that counts as one
- * address. IPv4-mapped IPv6 addresses count as IPv4. The port is removed: some proxies add it to X-Forwarded-For, and it
- * differs for each connection.
+ * address. Some proxies add a port to X-Forwarded-For, which differs for each connection.
  */
 export function networkOf(address: string): string {
   const plain = unmapped(withoutPort(address))
@@ -37,13 +33,13 @@ export function networkOf(address: string): string {
   return [...groups, ...zeros, ...rest].slice(0, 4).join(':')
 }
 
-/** Returns the address in `192.0.2.1:4711` or `[2001:db8::1]:4711`; any other text unchanged. */
+/** Removes the port of `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
 function withoutPort(address: string): string {
   const [, inBrackets, plain] = /^\[(.+)\](?::\d+)?$|^([\d.]+):\d+$/.exec(address) ?? []
   return inBrackets ?? plain ?? address
 }
 
-/** The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged. */
+/** Converts an IPv4-mapped IPv6 address to IPv4. Other addresses stay unchanged. */
 function unmapped(address: string): string {
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address
 }
@@ -68,10 +64,7 @@ export function networksOf(trustProxy: boolean | string): string[] {
   return typeof trustProxy === 'string' ? trustProxy.split(',').map((entry) => entry.trim()) : []
 }
 
-/**
- * Returns Fastify's option `trustProxy`. A peer on a Unix socket is a program on this machine. It has no address that a list
- * could contain, so a list of proxies trusts it, too.
- */
+/** A peer on a Unix socket is a program on this machine. A list of proxies cannot name it, so every list trusts it. */
 export function trustedProxies(
   trustProxy: boolean | string,
 ): boolean | ((address: string | undefined) => boolean) {

@@ -1,4 +1,4 @@
-/** Cancels and deletes callers' own jobs: the routes of Parley's API, and `OwnJobActions`, which `/v1` uses as well. */
+/** Cancels and deletes the caller's own jobs, for Parley's API and for `/v1`. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { TaskFailed } from '../cpu-pool/pool-thread.ts'
@@ -24,19 +24,16 @@ export type OwnAction = 'cancel' | 'delete'
 export interface OwnJobActionsOptions {
   readonly store: Pick<Store, 'cancelOwnJob' | 'deleteOwnJob'>
   readonly reader: JobReader
-  /**
-   * Counts the input tokens of an assigned job, which cost money although the job is cancelled. Resolves with null if they
-   * cannot be counted.
-   */
+  /** The model server charges the input tokens of an assigned job even if the job is cancelled. */
   readonly countInput: CountHeldInput
-  /** Returns the prices of input tokens; absent if no model has a price. */
+  /** `inputPrices` is absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
-  /** Maximum actions per key and minute: `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
+  /** The limits apply per key and minute: `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
   /** Aborts the job's execution on this node and answers its pending responses. Resolves when both are done. */
   readonly onCancelled: (jobId: string) => Promise<void>
-  /** Called for each cancelled or deleted job, for the log and metrics. */
+  /** Reports each cancelled or deleted job, for the log and metrics. */
   readonly onAction: (event: OwnActionEvent) => void
 }
 
@@ -96,9 +93,8 @@ const deleteSchema = {
   response: { 200: deletedAnswer, ...errors(400, 401, 404, 409, 413, 415, 429, 500, 503) },
 }
 
-/** Cancels and deletes callers' own jobs, for both APIs. */
 export class OwnJobActions {
-  /** Fastify hooks for `onRequest`. They reject a request over the rate limit before its body is read. */
+  /** These `onRequest` hooks reject a request over the rate limit before its body is read. */
   readonly limit: Readonly<Record<OwnAction, onRequestHookHandler>>
   readonly #options: OwnJobActionsOptions
 
@@ -107,7 +103,7 @@ export class OwnJobActions {
     this.#options = options
   }
 
-  /** Cancels the job unless it has finished, and returns its record; null if the account has no such job. */
+  /** Returns the job's record, even if the job had already finished; null if the account has no such job. */
   async cancel(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, reader, countInput, inputPrices, clock, onCancelled } = this.#options
     const { account } = request.caller
@@ -176,7 +172,6 @@ function idOf({ params }: FastifyRequest<JobParam>): string {
   return jobId
 }
 
-/** Returns a hook that counts the actions of each key per minute, and rejects those over the limit. */
 function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): onRequestHookHandler {
   const counter = new MinuteCounter(clock)
   const limit = limits[action]
@@ -187,20 +182,16 @@ function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): on
   }
 }
 
-/**
- * Maximum bytes of the messages that are counted when their job is cancelled. Longer conversations were already counted when
- * their job was created, unless the tier's limit of input tokens is higher than this.
- */
+/** Longer conversations were counted at their creation, unless the tier's limit of input tokens is higher than this. */
 const COUNTED_BYTES = 1024 * 1024
-/** How many milliseconds a cancellation waits for the threads at most. */
+/** A cancellation waits this long for the threads. */
 const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
 /**
- * Counts the input tokens of a cancelled call: the messages and the overhead of the chat format. Resolves with null if no node
- * runs the job, if the messages exceed `COUNTED_BYTES`, or if counting takes too long or fails: a job can be cancelled even
- * if all threads are busy, or if its conversation crashes a thread.
+ * Resolves with null if no node runs the job, its messages are too long, or counting takes too long or fails, because it must
+ * always be possible to cancel a job.
  */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {

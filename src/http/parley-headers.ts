@@ -1,21 +1,17 @@
 /**
- * Parley's own response headers: `x-parley-ignored` lists the parts of a request's schemas that Parley does not check;
+ * Parley's own response headers: `x-parley-ignored` lists what Parley does not check in a request's schemas, and
  * `x-parley-simulated` marks answers of the simulator.
  */
 import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
 
-/** Maximum bytes of the value of `x-parley-ignored`. */
+/** Limits the value of `x-parley-ignored`. */
 const MAX_BYTES = 1024
-/** The part of these bytes that is reserved for the final `+N`. */
+/** These bytes are reserved for the final `+N`. */
 const COUNT_BYTES = 16
 
-/**
- * Returns the value of `x-parley-ignored`; null if Parley checks everything. The value lists JSON pointers into the schemas of
- * all jobs of the request, percent-encoded as in a URI fragment and separated by commas. A final `+3` means that three more
- * were omitted.
- */
+/** Returns null if Parley checks everything. `+3` at the end of the pointers means that three more were omitted. */
 export function ignoredHeader(elements: readonly Pick<CreateElement, 'ignored'>[]): string | null {
   const pointers = new Set<string>()
   let more = 0
@@ -48,5 +44,5 @@ function encoded(pointer: string): string {
   return encodeURI(pointer.toWellFormed()).replace(/[,;]/g, encodeURIComponent)
 }
 
-/** Marks responses and callbacks while the simulator answers, so that nobody takes its answers for a model's. */
+/** Without this header, somebody could take the simulator's answers for those of a model. */
 export const SIMULATED_HEADER = 'x-parley-simulated'

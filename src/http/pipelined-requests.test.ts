@@ -17,7 +17,7 @@ interface Handled {
 
 const until = (isTrue: () => boolean) => eventually(isTrue, (is) => is)
 
-/** Starts a server that holds its requests until the test answers them, and opens one connection to it. */
+/** The server holds its requests until the test answers them. */
 async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   const share = new ByteShare(shareBytes)
   const clock = new FakeClock()
@@ -54,7 +54,6 @@ async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
   })
   client.on('error', () => {})
   const closed = new Promise<void>((resolve) => client.once('close', () => resolve()))
-  /** Resolves when this many requests have been handled. */
   const handles = (count: number) => until(() => handled.length === count)
   const received = (pattern: RegExp) => until(() => pattern.test(text))
   const answer = (index: number, headers = {}) => {
@@ -62,7 +61,6 @@ async function start(t: TestContext, { shareBytes = 1_000_000 } = {}) {
     request.resume()
     response.writeHead(200, { 'content-length': String(request.url?.length), ...headers }).end(request.url)
   }
-  /** Resolves when requests wait, with the bytes that they hold. */
   const waits = async () => {
     await until(() => share.held.total > 0)
     return share.held.total
@@ -102,14 +100,14 @@ test('a request is handled when the response before it was written, and its conn
 test('a connection is not read while requests wait, however many of them arrived in one piece', async (t) => {
   for (const count of [1, 2, 3, 4]) {
     const { share, serverSocket, client, handles, answer, waits } = await start(t)
-    // Node calls resume() at the end of each body. The end of the last body is still missing here.
+    // Node calls `resume` at the end of each body. The end of the last body is missing here.
     client.write(get('a') + post('b', 3, 'abc').repeat(count - 1) + post('b', 3, 'a'))
     await handles(1)
     await waits()
     const { bytesRead } = serverSocket
     const { total } = share.held
     client.write(`bc${post('c', 3, 'abc').repeat(9)}`)
-    // When this other connection has been read, the server would also have read the bytes of the first one.
+    // When the server has read another connection, it would also have read the bytes of the first one.
     await roundTrip(serverSocket)
     assert.deepEqual([serverSocket.bytesRead, share.held.total], [bytesRead, total], `${count} wait`)
     for (let index = 0; index <= count + 9; index++) {
@@ -119,7 +117,6 @@ test('a connection is not read while requests wait, however many of them arrived
   }
 })
 
-/** Opens another connection to the same server, and resolves when the server has answered and closed it. */
 async function roundTrip(serverSocket: Socket): Promise<void> {
   const { localPort = 0 } = serverSocket
   const socket = connect(localPort, '127.0.0.1').resume()

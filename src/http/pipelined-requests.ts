@@ -1,15 +1,14 @@
 /**
- * Handles the requests of a connection one at a time: the next one starts when the response to the previous one has been
- * written. Node would handle all requests that a client pipelines at once. Their bodies and responses would be in memory,
- * uncounted, until the first response is written: 200 connections with 62 requests of 60 KB each took 700 MB.
+ * Handles the requests of a connection one at a time. Node would handle all pipelined requests at once, with their bodies and
+ * responses uncounted in memory: 200 connections with 62 requests of 60 KB each took 700 MB.
  *
  * - While a request waits, its connection is not read. In addition to the current request, the connection then holds only what
  *   arrived in the same piece (at most 64 KiB) and the beginning of one body.
- * - A piece may contain thousands of tiny requests, each of which takes far more memory than its text. So waiting requests
- *   count against the share `requests` of the byte budget, under the client's address. If one does not fit, neither that
- *   request nor later ones are read, and the connection is closed after the responses to the earlier ones.
- * - A client that sends invalid HTTP gets the error after the earlier responses. Time in which the connection is not read does
- *   not count towards the timeout of a request.
+ * - A piece may contain thousands of tiny requests, which take far more memory than their text. So waiting requests count
+ *   against the share `requests` of the byte budget, under the client's address. A request that does not fit is not read, and
+ *   the connection closes after the responses to earlier requests.
+ * - A client that sends invalid HTTP gets the error after the responses to its earlier requests.
+ * - While the connection is not read, the timeout of a request does not run.
  */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -18,18 +17,16 @@ import type { ByteShare } from '../sharing/byte-budget.ts'
 import type { OnMemoryRejected } from './load-shedding/memory-share.ts'
 import { senderOf } from './network-of.ts'
 
-/** Estimated bytes in memory of a waiting request and its response, without headers. */
+/** A waiting request and its response take about this much memory, without headers. */
 const REQUEST_BYTES = 2048
-/** Estimated bytes in memory of a header: its name and value as strings, and two list entries. */
+/** A header takes about this much memory: two strings and two list entries. */
 const HEADER_BYTES = 64
-/** If `onIncoming` returns this value, Node's parser stops at the request. */
+/** If `onIncoming` returns this value, Node's parser stops. */
 const STOP = -1
-/** The error code if the waiting requests of a connection exceed their memory. */
 export const TOO_MANY_WAIT = 'TOO_MANY_WAIT'
 
-/** Undocumented properties of Node's sockets, which have not changed since Node's first versions. */
+/** Node does not document these properties of sockets, but they have not changed since its first versions. */
 interface HttpSocket extends Socket {
-  /** The response that is being written. */
   readonly _httpMessage?: ServerResponse<IncomingMessage> | null
   readonly parser?: { onIncoming: () => number } | null
 }
@@ -37,18 +34,17 @@ interface HttpSocket extends Socket {
 export interface PipelinedRequestsOptions {
   readonly share: ByteShare
   readonly clock: Pick<Clock, 'after'>
-  /** How many milliseconds a client may take to send a request. */
+  /** A client may take this long to send a request. */
   readonly requestTimeoutMs: number
   readonly onRejected: OnMemoryRejected
 }
 
 export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
-  /** The connections on which at least one request had to wait. */
+  /** On these connections, at least one request had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
   /**
-   * The connections whose current request got its full timeout again, because part of it had passed while the connection was
-   * not read.
+   * The current requests of these connections got their full timeout again, because the connections were not read for a while.
    */
   readonly #late = new Map<Socket, RequestLine>()
 
@@ -56,14 +52,14 @@ export class PipelinedRequests {
     this.#options = options
   }
 
-  /** Call it after the server's request listener was added: the guard takes the listener's place. */
+  /** Replaces the server's request listener, so call it after that was added. */
   guard(server: Server): void {
     const [handle, ...others] = server.listeners('request') as RequestListener[]
     if (handle === undefined || others.length > 0) throw new Error('the server must have one listener')
     server.removeAllListeners('request')
     server.on('request', (request, response) => {
       if (this.#late.size > 0) this.#late.get(request.socket)?.receives(request)
-      // Node assigns the socket to a response once all earlier responses have been written.
+      // Node assigns the socket once all earlier responses have been written.
       if (response.socket !== null) handle.call(server, request, response)
       else this.#wait(server, request, response, handle)
     })
@@ -81,7 +77,7 @@ export class PipelinedRequests {
     const socket: HttpSocket = request.socket
     const start = () => handle.call(server, request, response)
     if (this.#lineOf(socket).add(request, response, start)) return
-    // Without this, Node would create thousands of responses and keep all of them until the connection closes.
+    // Otherwise, Node would create thousands of responses and keep them until the connection closes.
     if (socket.parser) socket.parser.onIncoming = () => STOP
     server.emit('clientError', Object.assign(new Error('too many wait'), { code: TOO_MANY_WAIT }), socket)
   }
@@ -96,7 +92,6 @@ export class PipelinedRequests {
   }
 }
 
-/** The requests of one connection. */
 class RequestLine {
   readonly #socket: HttpSocket
   readonly #late: Map<Socket, RequestLine>
@@ -104,13 +99,12 @@ class RequestLine {
   readonly #sender: string
   #waiting = 0
   #waitingBytes = 0
-  /** The response to the request that arrived last, among those that waited. */
+  /** Among the responses to requests that waited, this one is the last. */
   #last: ServerResponse | null = null
-  /** True if no further request can be read from the connection. */
   #isOver = false
   /** Sends the error of a request that has timed out. */
   #answerLate: (() => void) | null = null
-  /** The request that got its full timeout again; null until its headers have arrived. */
+  /** This request got its full timeout again. It is null until its headers have arrived. */
   #partial: IncomingMessage | null = null
   #cancelLate: (() => void) | null = null
 
@@ -123,12 +117,12 @@ class RequestLine {
       options.share.release(this.#sender, this.#waitingBytes)
       this.#endLate()
     })
-    // Node resumes reading at the end of each request, and when a response that was too fast for the client has been written.
-    // So the connection is paused again each time.
+    // Node resumes reading at the end of each request, and when a client has caught up with a response. The connection must
+    // stay paused.
     socket.on('resume', this.#pause)
   }
 
-  /** Returns true if the request waits, false if there is no memory for it. */
+  /** Returns false if there is no memory for the request. */
   add(request: IncomingMessage, response: ServerResponse, start: () => void): boolean {
     const { share, onRejected } = this.#options
     const bytes = REQUEST_BYTES + (request.rawHeaders.length / 2) * HEADER_BYTES
@@ -140,13 +134,13 @@ class RequestLine {
     this.#waiting += 1
     this.#waitingBytes += bytes
     this.#last = response
-    // If a `resume` is in progress, a pause before its event would have no effect. So the pause comes after it.
+    // While a `resume` is in progress, a pause would have no effect, so the pause comes after it.
     process.nextTick(this.#pause)
     response.once('socket', () => {
       this.#waiting -= 1
       this.#waitingBytes -= bytes
       share.release(this.#sender, bytes)
-      // The request starts in the next tick, because Node has not finished the previous response yet.
+      // Node has not finished the previous response yet, so the request starts in the next tick.
       process.nextTick(() => {
         if (this.#socket.writable) start()
       })
@@ -155,14 +149,14 @@ class RequestLine {
     return true
   }
 
-  /** Call it when nothing after the requests so far can be read. */
+  /** Call this when nothing after the requests so far can be read. */
   broken(answer: () => void): void {
     if (this.#isOver) return
     const socket = this.#socket
     const last = this.#waiting > 0 ? this.#last : socket._httpMessage
     if (last?.req.complete) {
       last.once('close', () => {
-        // If that response closed the connection, Node has already ended the socket, and nothing more can be written.
+        // If that response closed the connection, Node has already ended the socket.
         if (socket.writable) answer()
       })
     } else if (this.#waiting > 0) last?.once('socket', answer)
@@ -171,13 +165,13 @@ class RequestLine {
     this.#pause()
   }
 
-  /** Call it when the request being received has timed out, possibly because the connection was not read. */
+  /** Call this when the current request has timed out, possibly because its connection was not read. */
   timedOut(answer: () => void): void {
     this.#answerLate = answer
     if (this.#waiting === 0) this.#timeAgain(answer)
   }
 
-  /** Call it when the headers of a request have arrived. */
+  /** Call this when the headers of a request have arrived. */
   receives(request: IncomingMessage): void {
     this.#partial ??= request
   }

@@ -1,16 +1,15 @@
-/** Converts query parameters from text to the types in the route's schema, before they are validated. */
+/** Converts query parameters to the types in the route's schema, before they are validated. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import './request-context.ts'
 
-/** Matches a member of an object, such as `metadata[customer]=acme`. */
+/** Matches `metadata[customer]=acme`, a member of an object. */
 const MEMBER = /^(\w+)\[(.*)\]$/s
 const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/
 
 type Properties = Readonly<Record<string, { readonly type?: string }>>
 
 /**
- * A `preValidation` hook. In a list, values are separated by commas; if a parameter is repeated, its values are joined.
- * `NAME[KEY]=VALUE` is a member of an object.
+ * Routes use this as `preValidation` hook. The values of a list are separated by commas, and repeated parameters are joined.
  */
 export function convertQuery(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   const given = request.query as Record<string, unknown>
@@ -34,7 +33,7 @@ function takeMember(given: Record<string, unknown>, name: string, properties: Pr
   const [, object = '', key = ''] = MEMBER.exec(name) ?? []
   if (!Object.hasOwn(properties, object) || properties[object]?.type !== 'object') return
   const earlier = given[object]
-  // If the parameter is also given without a key, its text stays, and validation rejects it.
+  // A parameter that is also given without a key stays a text, so that validation rejects it.
   if (typeof earlier === 'string') return
   const members = (earlier ?? Object.create(null)) as Record<string, unknown>
   members[key] = given[name]

@@ -10,7 +10,6 @@ const REQUEST = { caller: { account: 'acme' } } as FastifyRequest
 /** @param bytes the length of each job's result, by job ID */
 function start(bytes: ReadonlyMap<string, number>) {
   const reserved: number[] = []
-  /** How many bytes of results were loaded without being counted first. */
   let uncounted = 0
   const reader = new JobReader({
     store: {

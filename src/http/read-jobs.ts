@@ -1,4 +1,4 @@
-/** Reads one job (SPEC §4.2) or several. A read can wait until the jobs have finished, on any node. */
+/** Reads jobs (SPEC §4.2). A read can wait until jobs have finished on any node. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
 import {
@@ -28,7 +28,7 @@ import { includeParameter, jobIdParam } from './openapi/job-schemas.ts'
 import { answers, errors } from './openapi/schemas.ts'
 import { convertQuery } from './query.ts'
 
-/** The longest wait of a read, in seconds: as long as the longest `timeout` (SPEC §2.1). */
+/** The longest wait is as long as the longest `timeout` (SPEC §2.1). */
 const MAX_WAIT_S = 120
 export const waitParameter = Type.Optional(
   Type.Number({
@@ -40,35 +40,33 @@ export const waitParameter = Type.Optional(
       'How many seconds to wait for the job to finish; then the current state is returned. A server that is full or shutting down responds sooner, with Retry-After.',
   }),
 )
-/** Retry-After, in seconds, if the server could not wait for the full time. */
+/** The response has this Retry-After if the server could not wait for the full time. */
 const RETRY_AFTER_S = '2'
 
 interface JobAwaiterOptions {
   readonly pendingResponses: Pick<PendingResponses, 'add'>
   readonly store: Pick<Store, 'announceWaits'>
-  /** Whether this node runs the job. If so, no other node finishes it, so no other node needs to know of the wait. */
+  /** If this node runs the job, no other node finishes it, so the wait need not be announced to other nodes. */
   readonly isRunning: (jobId: string) => boolean
 }
 
 interface AwaitedJobs extends Pick<JobsToAwait, 'jobIds' | 'until'> {
   readonly waitS: number
-  /** Reads the jobs again. Jobs that finished before the wait started would otherwise go unnoticed. */
+  /** Reads the jobs again, because some may have finished before the wait started. */
   readonly haveEnded: () => Promise<boolean>
 }
 
-/** What a wait needs to know of a request. */
 interface AwaitingRequest {
   readonly caller: { readonly account: string }
 }
 
-/** What a wait needs of a reply: its connection, and a way to set headers. */
 export interface AwaitedReply {
   readonly raw: { on(event: 'close', listener: () => void): unknown }
   readonly request: { readonly raw: { readonly socket: { readonly destroyed: boolean } } }
   header(name: string, value: string): unknown
 }
 
-/** Lets a request wait until jobs have finished, on any node. */
+/** Lets a request wait until jobs have finished on any node. */
 export class JobAwaiter {
   readonly #options: JobAwaiterOptions
 
@@ -78,7 +76,7 @@ export class JobAwaiter {
 
   /**
    * Resolves when the jobs have finished, the time is over, or the client has disconnected. Resolves with true if the server
-   * could not wait for the full time; the caller of this function then adds Retry-After if jobs are unfinished.
+   * could not wait for the full time. The response then needs Retry-After if jobs are unfinished.
    */
   async wait(request: AwaitingRequest, reply: AwaitedReply, awaited: AwaitedJobs): Promise<boolean> {
     const { jobIds, until, waitS } = awaited
@@ -92,7 +90,6 @@ export class JobAwaiter {
         raw: { socket },
       },
     } = reply
-    // Ends the wait if the client hangs up.
     raw.on('close', wait.leave)
     if (socket.destroyed) wait.leave()
     try {
@@ -107,14 +104,13 @@ export class JobAwaiter {
   async #endOf(wait: JobWait, { jobIds, haveEnded }: AwaitedJobs): Promise<JobWaitEnd> {
     const { store, isRunning } = this.#options
     const announced = store.announceWaits(jobIds.filter((jobId) => !isRunning(jobId)))
-    // `announceWaits` may hang while the database does not respond, so the wait can end before it.
+    // While the database does not respond, `announceWaits` may take longer than the wait.
     const end = await Promise.race([announced.then(() => null), wait.ended])
     if (end !== null) return end
     return (await haveEnded()) ? 'ended' : wait.ended
   }
 }
 
-/** Adds Retry-After to a response for which the server could not wait the full time. */
 function askAgainLater(reply: FastifyReply): void {
   reply.header('retry-after', RETRY_AFTER_S)
 }
@@ -123,12 +119,12 @@ interface JobReaderOptions {
   readonly store: Pick<Store, 'read' | 'metadataOf' | 'areOverBudget'>
   readonly clock: Pick<Clock, 'nowMs'>
   readonly retentionMs: number
-  /** Whether a job of any tier may stay queued because its account has used up its budget. */
+  /** `budgetsWait` is true if a tier lets jobs wait for the budget of their account. */
   readonly budgetsWait: boolean
   readonly answers: Pick<LargeAnswers, 'reserve'>
 }
 
-/** Reads jobs for callers. Counts the bytes of a large result before loading it. */
+/** Reads jobs for callers, and counts the bytes of large results before it loads them. */
 export class JobReader {
   readonly #options: JobReaderOptions
 
@@ -140,7 +136,7 @@ export class JobReader {
     return { nowMs: this.#options.clock.nowMs(), retentionMs: this.#options.retentionMs }
   }
 
-  /** Returns the job as its account sees it; null if there is none. Throws a 503 if the result is too large to be sent now. */
+  /** Returns null if the account has no such job. Throws a 503 if the result is too large to be sent now. */
   async read(request: FastifyRequest, jobId: string): Promise<JobRecord | null> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -151,12 +147,12 @@ export class JobReader {
     return store.read(account, jobId, expiry)
   }
 
-  /** Returns the metadata of the jobs if the response includes metadata; otherwise an empty map. */
+  /** Returns an empty map unless `include` contains `metadata`. */
   async metadataOf(include: readonly Include[], jobIds: readonly string[]): Promise<MetadataById> {
     return include.includes('metadata') ? this.#options.store.metadataOf(jobIds) : NO_METADATA
   }
 
-  /** If the response includes usage, marks the jobs that are queued until the budget of their account has room for them. */
+  /** If `include` contains `usage`, marks the jobs that wait for the budget of their account. */
   async withWaits<Record extends JobRecord>(
     include: readonly Include[],
     records: readonly Record[],
@@ -168,17 +164,14 @@ export class JobReader {
     return records.map((record) => (waiting.has(record.id) ? { ...record, waitsForBudget: true } : record))
   }
 
-  /**
-   * Reads the states of several jobs. Includes a result or error only if it is so small that all of them together need not be
-   * counted.
-   */
+  /** Omits large results and errors, so that all states together need not be counted. */
   states({ caller }: FastifyRequest, jobIds: readonly string[]): Promise<(ReadJob | null)[]> {
     const expiry = this.expiry()
     const small = Math.floor(LARGE_ANSWER / jobIds.length)
     return Promise.all(jobIds.map((jobId) => this.#options.store.read(caller.account, jobId, expiry, small)))
   }
 
-  /** Loads the results and errors that `states` omitted, in order. Throws like `read`. */
+  /** Loads what `states` omitted, in the order of the states. Throws like `read`. */
   async load(request: FastifyRequest, states: readonly ReadJob[]): Promise<(JobRecord | null)[]> {
     const { store, answers } = this.#options
     const { account } = request.caller
@@ -254,13 +247,12 @@ export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobR
 }
 
 export const MAX_IDS = 100
-/** Maximum bytes of the jobs in one response. The first job is always sent. */
+/** Limits one response. The first job is always sent. */
 const MAX_BYTES = 8 * 1024 * 1024
-/** An upper bound for the bytes of a job in a response, without its result or error. */
+/** A job in a response takes at most this many bytes, without its result or error. */
 const OBJECT_BYTES = 512
 
 interface JobsToRead {
-  /** The IDs as the caller sent them. */
   readonly ids: readonly string[]
   readonly waitS: number
   readonly until: 'any' | 'all'
@@ -281,7 +273,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
       const open = jobIds.filter((_, index) => isOpen(states[index]))
       const haveEnded = async () => areOver(await reader.states(request, open), until)
       const wasCut = await awaiter.wait(request, reply, { jobIds: open, until, waitS, haveEnded })
-      // Only the open jobs are read again, because a finished job does not change.
+      // A finished job does not change, so only the open jobs are read again.
       const now = (await reader.states(request, open)).values()
       for (const [index, state] of states.entries())
         if (isOpen(state)) states[index] = now.next().value ?? null
@@ -315,7 +307,7 @@ export function createReadMany(reader: JobReader, awaiter: JobAwaiter): ReadMany
   }
 }
 
-/** Returns the job IDs without duplicates, in the given order. Throws 400 for a text that is not a job ID. */
+/** Removes duplicates. Throws 400 for a text that is not a job ID. */
 function readIds(ids: readonly string[]): string[] {
   const jobIds = ids.map((text, index) => {
     const jobId = readJobId(text)
@@ -329,7 +321,7 @@ function isOpen(state: ReadJob | null | undefined): boolean {
   return state !== null && state !== undefined && !hasEnded(state)
 }
 
-/** Whether a wait for these jobs is over. A job that does not exist counts as finished. */
+/** A job that does not exist counts as finished. */
 function areOver(states: readonly (ReadJob | null)[], until: 'any' | 'all'): boolean {
   return until === 'all' ? !states.some(isOpen) : !states.every(isOpen)
 }

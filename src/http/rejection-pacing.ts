@@ -1,14 +1,13 @@
 /**
- * Responds to rejected requests at a limited rate per sender. Slots, quotas and caps do not limit rejected requests, but each
- * costs the event loop nearly as much time as a job. So without this limit, one sender's rejected requests would starve the
- * others. Responses over the rate are delayed, which slows down clients that wait for them.
+ * Delays responses to rejected requests over a rate per sender. Slots, quotas and caps do not limit such requests, although
+ * each costs the event loop nearly as much time as a job, so one sender could starve the others.
  *
  * - A sender is an account or, for requests without a valid key, an address.
  * - A rejected request counts once, and once more for each 2 KiB of its body, because the body was received and perhaps parsed.
  * - Files that need no key, such as those of /docs, count once for each 16 KiB: sixteen connections that repeatedly read one of
  *   3 MB used up the whole event loop.
- * - As many requests as the rate allows in a second are answered at once. Beyond that, each response waits for its turn, but at
- *   most ten seconds.
+ * - Each sender gets as many responses at once as the rate allows in a second. Further ones wait for their turn, but for ten
+ *   seconds at most.
  */
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
@@ -16,30 +15,26 @@ import type { Clock } from '../clock.ts'
 import { senderOf } from './network-of.ts'
 import './request-context.ts'
 
-/** As many responses as the rate allows in this time are sent without delay. */
+/** Responses that the rate allows in this time are sent at once. */
 const BURST_MS = 1000
-/**
- * This many bytes of a body count like a request: 10 MB of bodies cost the CPU pool as much time as 5,000 unknown keys cost the
- * event loop.
- */
+/** 10 MB of bodies cost the CPU pool as much time as 5,000 unknown keys cost the event loop. */
 const COUNTED_BYTES = 2 * 1024
-/** Bytes of a file that count like a request. */
 const COUNTED_SENT_BYTES = 16 * 1024
 const LONGEST_DELAY_MS = 10_000
-/** Maximum number of senders that are counted. Beyond it, the sender whose last request is longest ago is forgotten. */
+/** Beyond this number, the sender that has been inactive for longest is forgotten. */
 const MAX_SENDERS = 10_000
 
 export interface RejectionPacingOptions {
   readonly perSecond: number
   readonly clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** Aborted when the server shuts down: delayed responses are then sent at once. */
+  /** Aborts when the server shuts down. Delayed responses are then sent at once. */
   readonly stopping: AbortSignal
   readonly onDelayed: () => void
 }
 
 export class RejectionPacing {
   readonly #options: RejectionPacingOptions
-  /** When the next response to each sender may be sent, in milliseconds of the steady clock. */
+  /** Maps each sender to the time of its next response, on the steady clock. */
   readonly #turnsMs = new Map<string, number>()
   readonly #delayed = new Set<() => void>()
 
@@ -50,14 +45,12 @@ export class RejectionPacing {
     })
   }
 
-  /** Calls `send` once, now or after a delay. Does not call it if the client disconnects first. */
+  /** Calls `send` once, now or after a delay, unless the client disconnects before. */
   pace(request: FastifyRequest, send: () => void): void {
     this.#pace(request, weightOf(request), send)
   }
 
-  /**
-   * Like `pace`, for a response of this many bytes to a request that needs no key. A file of less than 16 KiB is not counted.
-   */
+  /** Like `pace`, for a file that needs no key. Files of less than 16 KiB are not counted. */
   paceDownload(request: FastifyRequest, bytes: number, send: () => void): void {
     const weight = Math.floor(bytes / COUNTED_SENT_BYTES)
     if (weight === 0) send()
@@ -93,7 +86,7 @@ export class RejectionPacing {
     const stepMs = 1000 / perSecond
     const turnMs = Math.max(this.#turnsMs.get(sender) ?? Number.NEGATIVE_INFINITY, nowMs - BURST_MS + stepMs)
     const pacedMs = Math.min(turnMs, nowMs + LONGEST_DELAY_MS)
-    // The map drops its first entry when it is full, so the sender moves to the end.
+    // The map drops its first entry when it is full, so a sender that is seen again moves to the end.
     this.#turnsMs.delete(sender)
     this.#turnsMs.set(sender, pacedMs + weight * stepMs)
     const [oldest] = this.#turnsMs.keys()
@@ -102,7 +95,7 @@ export class RejectionPacing {
   }
 }
 
-/** The length of a body without Content-Length is only known once the body has been received. */
+/** The length of a body without Content-Length is known only once the body has been received. */
 function weightOf({ headers, bodyMemory }: FastifyRequest): number {
   const announced = Number(headers['content-length'] ?? 0)
   return 1 + Math.floor(Math.max(announced, bodyMemory?.bodyLength ?? 0) / COUNTED_BYTES)

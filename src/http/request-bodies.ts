@@ -1,10 +1,10 @@
 /**
  * Receives the bodies of requests within the byte budget, each into one buffer. The server calls, in this order:
  *
- * 1. `admit`, once the key is known and before any of the body is read. If the body is large and its account has used up its
- * part of the budget, the caller gets 503, and the body is never in memory.
- * 2. `read`, which reads the body into one buffer. While the body arrives, at the client's pace, its length is counted;
- * afterwards, the estimated memory of its text and values.
+ * 1. `admit`, before any of the body is read. If the body is large and its account has used up its part of the budget, the
+ * caller gets 503, and the body is never in memory.
+ * 2. `read`. While the body arrives at the client's pace, its length is counted; afterwards, the estimated memory of its text
+ * and values.
  * 3. `release`, when the response is sent.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -21,10 +21,7 @@ import { type HttpError, invalid, notJson, tooLarge } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 import type { BodyMemory } from './request-context.ts'
 
-/**
- * How many bytes count for a body of unknown length. If it turns out to be longer, the largest body that its route accepts
- * counts.
- */
+/** A body of unknown length counts this many bytes. If it is longer, it counts as the largest body that its route accepts. */
 const FIRST_BYTES = 8192
 
 export interface RequestBodiesOptions {
@@ -40,7 +37,7 @@ type OnBody = (error: Error | null, body?: Buffer) => void
 export class RequestBodies {
   readonly #uploads: MemoryShare
   readonly #requests: MemoryShare
-  /** Requests whose clients wait for `100 Continue` before they send the body, with their responses. */
+  /** The clients of these requests wait for `100 Continue` before they send the body. */
   readonly #awaited = new WeakMap<IncomingMessage, ServerResponse>()
 
   constructor({ budget, ...options }: RequestBodiesOptions) {
@@ -48,7 +45,7 @@ export class RequestBodies {
     this.#requests = new MemoryShare({ ...options, name: 'requests', share: budget.requests })
   }
 
-  /** Records that the client waits for `100 Continue`. `read` sends it. */
+  /** `read` sends `100 Continue` to this client. */
   expectContinue(request: IncomingMessage, response: ServerResponse): void {
     this.#awaited.set(request, response)
   }
@@ -58,11 +55,11 @@ export class RequestBodies {
     this.#awaited.get(raw)?.writeContinue()
   }
 
-  /** Counts the body before it is read. Returns null if it may be read, otherwise the error. */
+  /** Returns null if the body may be read, otherwise the error for the caller. */
   admit(request: FastifyRequest): HttpError | null | Promise<HttpError | null> {
     const { headers, method, route } = request
     const given = headers['content-length']
-    // An uploaded file is stored while it arrives, and has limits of its own.
+    // An uploaded file is stored while it arrives, and has its own limits.
     if (route.config.upload) return null
     const hasBody = given !== undefined || headers['transfer-encoding'] !== undefined
     if (!hasBody || method === 'GET' || method === 'HEAD') return null
@@ -82,7 +79,7 @@ export class RequestBodies {
     return null
   }
 
-  /** Calls `done` once, with the whole body or with the error. */
+  /** Calls `done` once. */
   read(request: FastifyRequest, done: OnBody): void {
     const { raw, headers, route } = request
     const limit = route.bodyLimit
@@ -93,7 +90,7 @@ export class RequestBodies {
       return
     }
     if (headers.expect !== undefined) this.readOn(request)
-    // The client disconnected while the request waited for memory, so the stream emits no more events.
+    // If the client disconnected while the request waited for memory, the stream emits no more events.
     if (raw.destroyed) {
       done(notJson('The connection closed before the whole body arrived.'))
       return
@@ -105,7 +102,7 @@ export class RequestBodies {
     const onData = (piece: Buffer): void => {
       const total = received + piece.length
       if (total > (length ?? limit)) onEnd(tooLarge(limit))
-      // The body arrived in one piece, so it needs no copy.
+      // A body that arrives in one piece needs no copy.
       else if (piece.length === length) buffer = piece
       else {
         buffer ??= Buffer.allocUnsafe(length ?? Math.min(FIRST_BYTES, limit))
@@ -113,7 +110,7 @@ export class RequestBodies {
           void enlarge(piece, buffer)
           return
         }
-        // Each piece is copied into one buffer, because many small pieces take more memory than their bytes.
+        // Many small pieces would take more memory than their bytes, so each is copied into one buffer.
         piece.copy(buffer, received)
       }
       received = total
@@ -123,7 +120,7 @@ export class RequestBodies {
       const error = await this.#grow(request, limit)
       if (error) onEnd(error)
       if (hasEnded) return
-      // The operating system provides no memory for pages of the buffer that the body does not reach.
+      // Pages of the buffer that the body does not reach take no memory.
       const larger = Buffer.allocUnsafe(limit)
       first.copy(larger, 0, 0, received)
       buffer = larger
@@ -147,10 +144,7 @@ export class RequestBodies {
     raw.on('data', onData).on('end', onEnd).on('error', onEnd)
   }
 
-  /**
-   * Reduces the counted bytes while the request waits for its job: the text of the body is no longer in memory, only its values
-   * are.
-   */
+  /** While the request waits for its job, only the values of its body are in memory, so fewer bytes are counted. */
   wait(request: FastifyRequest): void {
     const memory = request.bodyMemory
     if (memory === null || memory.requestBytes <= SMALL_BYTES) return
@@ -159,13 +153,10 @@ export class RequestBodies {
     memory.requestBytes = bytes
   }
 
-  /**
-   * Frees the counted bytes; a second call does nothing. Also drops the body, because the request object stays in memory until
-   * the response has been written.
-   */
+  /** Also drops the body, because the request stays in memory until the response is written. A second call does nothing. */
   release(request: FastifyRequest): void {
     const memory = request.bodyMemory
-    // Undefined if the URL cannot be decoded, because Fastify does not add its decorations to such a request.
+    // If the URL cannot be decoded, Fastify does not add its decorations to the request, so `memory` is undefined.
     if (!memory) return
     request.bodyMemory = null
     request.body = undefined
@@ -176,22 +167,22 @@ export class RequestBodies {
     if (requestBytes > 0) this.#requests.share.release(account, requestBytes)
   }
 
-  /** Counts a body of unknown length that turned out to be large: as the largest body that its route accepts. */
+  /** Counts a long body of unknown length as the largest body that its route accepts. */
   async #grow(request: FastifyRequest, limit: number): Promise<HttpError | null> {
     const memory = request.bodyMemory
     if (memory === null) return null
     const bytes = uploadBytes(limit)
     const error = await reserve(this.#uploads, bytes, memory, 'uploadBytes')
-    // The client disconnected during the wait, and `release` has already run.
+    // If the client disconnected during the wait, `release` has already run.
     if (error === null && request.bodyMemory === null) this.#uploads.share.release(memory.account, bytes)
     return error
   }
 
-  /** Counts a received body as part of its request, and no longer as an upload. */
+  /** Counts the body against the share `requests` instead of `uploads`. */
   #received(memory: BodyMemory, body: Buffer, done: OnBody): void {
     const { account } = memory
     memory.bodyLength = body.length
-    // Until it was large, a body of unknown length counted against the share `requests`.
+    // A body of unknown length counted against `requests` until it was large.
     if (memory.requestBytes > 0) this.#requests.share.release(account, memory.requestBytes)
     memory.requestBytes = 0
     const bytes = requestBytes(body.length)

@@ -1,12 +1,12 @@
-/** The properties that Parley adds to Fastify's requests and to the configuration of routes. */
+/** Declares the properties that Parley adds to Fastify's requests and to the configuration of routes. */
 import type { CreateBody } from '../job/create-body.ts'
 import type { LargeBody } from '../job/read-create-body.ts'
 import type { Caller } from './authentication.ts'
 
-/** What the body of a request counts in the byte budget, in bytes. */
+/** The body of a request counts in these shares of the byte budget. */
 export interface BodyMemory {
   readonly account: string
-  /** 0 once the body has been received. */
+  /** `uploadBytes` is 0 once the body has been received. */
   uploadBytes: number
   requestBytes: number
   bodyLength: number
@@ -14,38 +14,33 @@ export interface BodyMemory {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The same as `routeOptions`, which Fastify creates again at each access. The first hook sets it. */
+    /** Fastify creates `routeOptions` again at each access, so the first hook keeps them here. */
     route: FastifyRequest['routeOptions']
-    /** Set before the handler of any route that requires an API key runs. */
+    /** `caller` is absent on routes that require no API key. */
     caller: Caller
-    /** The jobs of the request, for its line in the log. */
+    /** The request's line in the log names these jobs. */
     jobIds: readonly string[] | null
-    /** The text of a small body, on routes with `create` or `translation`, until the handler has used it. */
+    /** On routes with `create` or `translation`, the text of a small body is here until the handler has used it. */
     bodyText: string | null
-    /** The result of the thread that read a large body, on routes with `create` or `translation`; otherwise null. */
+    /** On routes with `create` or `translation`, a thread reads large bodies. The result is here. */
     largeBody: LargeBody | null
-    /** Null if the request has no body, and after the response was sent. */
+    /** `bodyMemory` is null if the request has no body, and after the response was sent. */
     bodyMemory: BodyMemory | null
-    /** The counted bytes of a large response that is not fully sent; otherwise 0. */
+    /** A large response counts this many bytes until it is fully sent. */
     answerBytes: number
   }
   interface FastifyContextConfig {
-    /**
-     * The route requires no API key: health, metrics, documents, the dashboard, and the admin API, which has its own tokens.
-     */
+    /** `public` is true if the route requires no API key. The admin API, which has its own tokens, is public in this sense. */
     public?: boolean
-    /** The API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
+    /** `bearer` is true if the API key is sent as `Authorization: Bearer KEY` instead of in `x-api-key`. */
     bearer?: boolean
-    /** The name of the translation with which a thread turns a large body into a job, below `/v1`. */
+    /** `translation` names the translation of bodies below `/v1` to jobs. */
     translation?: string
-    /** The body is a file, which the route stores while it arrives. */
+    /** `upload` is true if the body is a file, which the route stores while it arrives. */
     upload?: boolean
-    /**
-     * The route counts towards the tier's reads per minute. A function decides whether the request is a list, which counts as
-     * ten reads.
-     */
+    /** The route counts as a read. A function returns whether a request is a list, which counts as ten reads. */
     limitReads?: boolean | ((request: FastifyRequest) => boolean)
-    /** False if pages of other origins may never call the route, whatever `cors.origins` contains. */
+    /** `cors` is false if pages of other origins may never call the route, whatever `cors.origins` contains. */
     cors?: false
     /** The route creates jobs, so a thread reads large bodies. */
     create?: CreateBody['kind']

@@ -1,4 +1,4 @@
-/** Creates the HTTP server: everything that happens to each request before and after the handler of its route. */
+/** Creates the HTTP server: everything that happens to a request before and after the handler of its route. */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -39,13 +39,13 @@ import { validationError } from './validation-errors.ts'
 
 export interface ServerOptions {
   readonly authentication: Authentication
-  /** Whether the simulator answers jobs. If so, responses to callers have the header `x-parley-simulated`. */
+  /** If true, responses to callers have the header `x-parley-simulated`. */
   readonly simulated: boolean
-  /** OpenAI's API: errors of paths with its prefix have its shape. */
+  /** Errors of OpenAI's API have its shape. */
   readonly otherApi: OtherApi
   readonly corsOrigins: readonly string[]
   readonly trustProxy: boolean | string
-  /** How large bodies of create requests are read, and how deep any body may nest. */
+  /** `maxDepth` limits the nesting of all bodies, not only of large ones. */
   readonly largeBodies: LargeBodyOptions
   readonly headerTimeoutMs: number
   readonly requestTimeoutMs: number
@@ -54,34 +54,30 @@ export interface ServerOptions {
   readonly rejections: RejectionPacing
   readonly unread: UnreadBodies
   readonly pipelined: PipelinedRequests
-  /** Whether the connection uploads a file. An upload has a minimum rate instead of a time limit. */
+  /** An upload has a minimum rate instead of a time limit. */
   readonly isUploading: (socket: Socket) => boolean
   /** Adds the limits on connections, which apply before anything is read. */
   readonly guard: (server: Server) => void
-  /**
-   * Aborted when the listener closes. Responses then close their connections, so that clients connect again and reach another
-   * node.
-   */
+  /** Aborts when the listener closes. Responses then close their connections, so that clients reach another node. */
   readonly closing: AbortSignal
-  /** Aborted when pending responses have ended. Idle connections are then closed after each response. */
+  /** Aborts when the shutdown begins. Idle connections are then closed after each response. */
   readonly stopping: AbortSignal
-  /** Counts each response. The route's pattern is recorded, never the URL, which may contain IDs. */
+  /** `route` is the pattern of the route, because the URL may contain IDs. */
   readonly metrics: { requestCompleted(method: string, route: string, status: number, ms: number): void }
   readonly log: Record<'info' | 'warn', (fields: Record<string, unknown>, message: string) => void>
-  /** Called with each error that the caller did not cause. */
+  /** Reports each error that the caller did not cause. */
   readonly onError: (error: Error, requestId: string) => void
 }
 
-/** Request IDs from callers must match this, so that they are safe in headers and logs. */
+/** A caller's request ID must match this pattern, so that it is safe in headers and logs. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
-/** How often Node looks for requests that have timed out. */
+/** Node looks for requests that have timed out this often. */
 const CONNECTIONS_CHECK_MS = 1000
 /**
- * Proxies usually close idle connections after 60 s. The server waits longer, so that a proxy never sends a request on a
- * connection that the server is closing.
+ * Proxies usually close idle connections after 60 s. A longer time ensures that they never use a connection that is closing.
  */
 const KEEP_ALIVE_MS = 75_000
-/** In memory, a header takes far more than its text, and 16 KiB of text can contain 2,000 headers. */
+/** A header takes far more memory than its text, and 16 KiB of text can contain 2,000 headers. */
 const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {
@@ -91,7 +87,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   const app = fastify({
     logger: false,
     trustProxy: trustedProxies(options.trustProxy),
-    // While the server shuts down, it still accepts jobs from requests on open connections, and responds with 202.
+    // While the server shuts down, open connections can still create jobs and get 202.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     requestTimeout: options.requestTimeoutMs,
@@ -99,7 +95,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     http: {
       headersTimeout: options.headerTimeoutMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      // Node would reject such a request without a body. `hostError` rejects it with an error in the usual shape.
+      // Node would reject such a request without a body. `hostError` sends an error in the usual shape.
       requireHostHeader: false,
     },
     genReqId: requestId,
@@ -133,7 +129,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
-  // Responses are already JSON text, so a schema must not filter their fields.
+  // Responses already are JSON text, so a schema must not filter their fields.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {
@@ -150,7 +146,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       // Caches must store neither the contents of jobs nor the fact that a job does not exist.
       if (request.method === 'GET') reply.header('cache-control', 'no-store')
       if (options.simulated) reply.header(SIMULATED_HEADER, 'true')
-      // SPEC §5: every endpoint requires a key, which is checked before anything else.
+      // Every endpoint requires a key, which is checked before anything else (SPEC §5).
       const caller = authentication.callerOf(request)
       if (typeof caller === 'string') done(keyRequired(caller))
       else if (caller instanceof Promise) {
@@ -182,14 +178,14 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.addHook('onResponse', (request, reply, done) => {
     report(request, reply.statusCode, reply.elapsedTime, options)
-    // While the server shuts down, a connection that is idle after its response would delay the end.
+    // While the server shuts down, idle connections would delay the end.
     if (stopping.aborted) setImmediate(() => app.server.closeIdleConnections())
     done()
   })
   readJsonBodies(app, bodies, options.largeBodies)
   app.setErrorHandler((error: Error, request, reply) => {
-    // Fastify closes the connection after an error in a body. A client that is still sending the body would then not get the
-    // response. So the rest of the body is read instead (`UnreadBodies`).
+    // Fastify would close the connection after an error in a body, so a client that still sends the body would miss the
+    // response. `UnreadBodies` reads the rest of the body instead.
     if (!closing.aborted && reply.hasHeader('connection')) reply.removeHeader('connection')
     const httpError = httpErrorOf(error, request)
     // The caller did not cause this error, so the response is not delayed.
@@ -200,7 +196,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       reject(request, reply, httpError, options)
     }
   })
-  // Expectations other than 100-continue are ignored, which RFC 9110 §10.1.1 allows. Node would respond with an empty body.
+  // Node would answer an unknown expectation with an empty body. RFC 9110 §10.1.1 allows the server to ignore it.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   app.server.on('checkContinue', (request, response) => {
     bodies.expectContinue(request, response)
@@ -214,10 +210,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
 const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
-/**
- * Returns the caller's ID of the request if that is valid. Otherwise returns a random ID of the process with a counter, which
- * is much faster than a random number for each request.
- */
+/** The ID of the process with a counter is much faster than a random number for each request. */
 
 function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers['x-request-id']
@@ -226,10 +219,7 @@ function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   return `${processId}-${requests.toString(36)}`
 }
 
-/**
- * RFC 9112 §3.2: a request with HTTP/1.1 has exactly one Host header. With several, a proxy and this server might use different
- * ones.
- */
+/** RFC 9112 §3.2: HTTP/1.1 requires exactly one Host header. Of several, a proxy and this server might use different ones. */
 function hostError({ httpVersion, rawHeaders }: IncomingMessage): HttpError | undefined {
   let hosts = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -244,10 +234,7 @@ type AjvHook = NonNullable<NonNullable<FastifyServerOptions['ajv']>['onCreate']>
 type Ajv = Parameters<AjvHook>[0]
 type Validate = ReturnType<Ajv['compile']>
 
-/**
- * Compiles the schema of a route at its first request. A server has about sixty schemas and most are never used; compiling all
- * of them would take a tenth of the start time.
- */
+/** Compiles a schema at its first use. Most of the sixty are never used, and compiling all takes a tenth of the start time. */
 function compileOnFirstUse(ajv: Ajv): void {
   const compileNow = ajv.compile.bind(ajv)
   const compile = (schema: Parameters<Ajv['compile']>[0]) => {
@@ -279,7 +266,7 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return notJsonType()
     case 'ECONNRESET':
-      // The caller disconnected while it sent the body. This is not an error of the server.
+      // If the caller disconnected while it sent the body, the server is not to blame.
       return request.raw.complete
         ? internalError()
         : notJson('The connection closed before the whole body arrived.')
@@ -288,10 +275,7 @@ function httpErrorOf(error: Error, request: FastifyRequest): HttpError {
   }
 }
 
-/**
- * Whether sending the response takes noticeable time. An event stream has no length and does not count: it only ends when its
- * client disconnects.
- */
+/** Returns whether sending the response takes noticeable time. Event streams, which have no length, do not count. */
 function isLong(reply: FastifyReply, payload: unknown): boolean {
   const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload)
   return (isWhole ? payload.length : lengthOf(reply)) > LARGE_ANSWER
@@ -308,7 +292,7 @@ function reject(
   { bodies, rejections, otherApi }: ServerOptions,
 ): void {
   rejections.pace(request, () => void sendErrorOf(otherApi, reply, error))
-  // The body would otherwise stay in memory while the response is delayed.
+  // Otherwise, the body would stay in memory while the response is delayed.
   bodies.release(request)
 }
 
@@ -339,7 +323,6 @@ async function answerBadUrl(
 type ReportedRequest = Pick<FastifyRequest, 'id' | 'method'> &
   Partial<Pick<FastifyRequest, 'route' | 'ip' | 'caller' | 'jobIds'>>
 
-/** Counts and logs a request that got its response, or whose client disconnected. */
 function report(request: ReportedRequest, status: number, ms: number, { metrics, log }: ServerOptions): void {
   const { id, method, route: { url: route = 'none' } = {}, ip, caller, jobIds } = request
   metrics.requestCompleted(method, route, status, ms)

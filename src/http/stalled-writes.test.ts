@@ -6,13 +6,13 @@ import { FakeClock } from '../../test/fake-clock.ts'
 import { StalledWrites } from './load-shedding/connection-limits.ts'
 
 const LIMIT_MS = 15_000
-/** A stalled connection is closed within this time after the limit. */
+/** A stalled connection is closed at most this late. */
 const CHECK_MS = LIMIT_MS / 4
 
-/** A connection whose buffered bytes the test sets. `test/process/readers.test.ts` uses real connections. */
+/** The test sets the buffered bytes of this connection. `test/process/readers.test.ts` uses real connections. */
 class FakeSocket extends EventEmitter {
   readonly remoteAddress: string | undefined
-  /** All bytes that were written to the connection, including those that are still buffered. */
+  /** The number includes the bytes that are still buffered. */
   bytesWritten = 0
   writableLength = 0
   end: 'open' | 'reset' | 'destroyed' = 'open'

@@ -11,22 +11,16 @@ import type { Parley } from '../../test/parley.ts'
 const MIB = 1024 * 1024
 const MIB_PER_SECOND = 32
 const BURST_MIB = 4
-/** The step by which tests advance the clock, in milliseconds. */
 const STEP_MS = 5
 
-/**
- * Starts a server with a stopped clock, so that it reads only what it may read at once. Responses to rejected requests are not
- * delayed.
- */
+/** The clock stands still, so the server reads only what it may read at once. */
 const start = (t: TestContext) =>
   startStage(t, { settings: { limits: { rejections_per_second: 1_000_000 }, trust_proxy: true } })
 
 const head = (bytes: number, from: string) =>
   `POST /api/v1/messages HTTP/1.1\r\nhost: parley\r\nx-forwarded-for: ${from}\r\ncontent-length: ${bytes}\r\n\r\n`
 
-/**
- * Sends a request without a key but with a body, then a second request. The second response shows that the body has been read.
- */
+/** The response to the second request shows that the body of the first one has been read. */
 async function upload(parley: Parley, mib: number, from = '192.0.2.1') {
   const line = openLine(parley)
   line.send(head(mib * MIB, from))
@@ -140,7 +134,7 @@ test('when too many rejected uploads wait, the connection of one more is closed 
   await isClosed('192.0.2.5')
   for (const { hangUp } of lines) hangUp()
   await Promise.all(lines.map(({ closed }) => closed))
-  // A client that hangs up leaves its place, as soon as the server notices.
+  // A client that disconnects leaves its place as soon as the server notices.
   for (let isKept = false; !isKept; ) {
     t.signal.throwIfAborted()
     const line = openLine(parley)

@@ -1,11 +1,10 @@
 /**
  * Reads and discards, at a limited rate, the rest of a body whose request already has its response. Many clients read the
- * response only after they have sent the whole body, so the connection stays open. Node would read the rest as fast as it
- * arrives: twenty rejected uploads of 10 MB blocked the event loop for 160 of 350 ms.
+ * response only after they have sent the whole body, so the connection stays open. Node would read as fast as the body arrives:
+ * twenty rejected uploads of 10 MB blocked the event loop for 160 of 350 ms.
  *
- * - Senders (accounts, or addresses without a key) take turns, one piece each, so that the bodies of one do not delay those of
- *   others.
- * - If too many bodies are waiting, in total or of one sender, the connection of the next one is closed after its response.
+ * - Senders (accounts, or addresses without a key) take turns, so that the bodies of one sender do not delay those of others.
+ * - If too many bodies are waiting, in total or of one sender, the next connection is closed after its response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -13,35 +12,31 @@ import type { Clock } from '../clock.ts'
 import { Counts } from '../sharing/counts.ts'
 import { senderOf } from './network-of.ts'
 
-/** Node.js discards bodies up to this size by itself: they arrive in one or two pieces. */
+/** Node itself discards smaller bodies, which arrive in one or two pieces. */
 const SMALL_BYTES = 64 * 1024
-/** Reading 10 MB takes up to 30 ms of CPU time. At this rate, reading takes at most a tenth of the event loop's time. */
+/** Reading 10 MB takes up to 30 ms of CPU time, so this rate takes at most a tenth of the event loop's time. */
 const BYTES_PER_MS = 32 * 1024
-/** After a pause, at most this many bytes are read at once: an eighth of a second at the rate. */
+/** After a pause, at most this much is read at once. */
 const BURST_BYTES = 125 * BYTES_PER_MS
-/** How many bytes Node reads from a connection at once. */
+/** Node reads at most this much from a connection at once. */
 const PIECE_BYTES = 64 * 1024
-/** The pause between two rounds, in each of which several senders have a turn. */
+/** Several senders have a turn in each round, and this is the pause between rounds. */
 const ROUND_MS = 5
-/** Maximum number of waiting bodies, because each may hold a piece in memory. */
+/** Each waiting body may hold a piece in memory. */
 const MAX_BODIES = 256
-/** Maximum number of waiting bodies per sender. */
 const MAX_OF_SENDER = 64
 
 export class UnreadBodies {
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
   readonly #bodies = new Counts<string>()
-  /** Paused bodies by sender; the sender that is first in the map has the next turn. */
+  /** The first sender in the map has the next turn. */
   readonly #ready = new Map<string, IncomingMessage[]>()
   #creditBytes = BURST_BYTES
   #creditedMs: number
   #isPaced = true
   #waits = false
 
-  /**
-   * @param stopping aborted when the server shuts down. Bodies are then read at full speed, because the shutdown waits for
-   * their connections.
-   */
+  /** @param stopping aborted at shutdown, which waits for the bodies, so they are then read at full speed */
   constructor(clock: Pick<Clock, 'steadyMs' | 'after'>, stopping: AbortSignal) {
     this.#clock = clock
     this.#creditedMs = clock.steadyMs()
@@ -51,7 +46,7 @@ export class UnreadBodies {
     })
   }
 
-  /** Call it before the response to a request whose body has not fully arrived. */
+  /** Call this before the response to a request whose body has not fully arrived. */
   discard(request: FastifyRequest, reply: FastifyReply): void {
     const { raw, headers } = request
     const length = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : null
@@ -65,7 +60,7 @@ export class UnreadBodies {
     }
     if (!reply.raw.shouldKeepAlive || reply.getHeader('connection') === 'close') closeAfter(raw)
     if (isSmall) {
-      // A handler that stopped reading in the middle has paused the body, and Node does not discard a paused body.
+      // A handler that stopped reading has paused the body, and Node does not discard a paused body.
       raw.resume()
       return
     }
@@ -77,10 +72,10 @@ export class UnreadBodies {
     }
     this.#bodies.add(sender, 1)
     raw.once('end', end)
-    // Once the response has been sent, Node emits no `close` for the request of a client that hangs up.
+    // After its response, the request of a client that disconnects emits no `close`.
     socket.once('close', end)
-    // Because of this listener, Node considers the body as read by us and does not discard it. `pause` and `resume` are used
-    // instead of `read`, because after a `read` a piece may be left in the buffer without any further event.
+    // Because of this listener, Node does not discard the body. `pause` and `resume` are used instead of `read`, which may
+    // leave a piece in the buffer without any further event.
     raw.on('data', (piece: Buffer) => {
       this.#creditBytes -= piece.length
       if (!this.#isPaced) return
@@ -106,7 +101,7 @@ export class UnreadBodies {
     for (let bytes = 0; bytes < this.#creditBytes || !this.#isPaced; bytes += PIECE_BYTES) {
       const body = this.#next()
       if (body === undefined) return
-      // The body is paused again when its next piece arrives.
+      // The next piece pauses the body again.
       body.resume()
     }
     this.#waits = true
@@ -125,13 +120,13 @@ export class UnreadBodies {
 }
 
 /**
- * Keeps the connection of a client that wants it closed after the response until its body has arrived. Node would close it with
- * the response, and a client that still sends, as Python's urllib, would see a reset instead of the response.
+ * If the connection closed with the response, a client that is still sending, such as Python's urllib, would see a reset. So
+ * the connection closes only after the body has arrived.
  */
 function closeAfter(body: IncomingMessage): void {
   const { socket } = body
   const destroySoon = socket.destroySoon.bind(socket)
-  // Node calls this after the last response of a connection.
+  // Node calls `destroySoon` after the last response of a connection.
   socket.destroySoon = () => {
     if (body.complete) return destroySoon()
     socket.end()

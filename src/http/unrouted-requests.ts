@@ -1,8 +1,7 @@
 /**
- * Responds to requests that reach no route. Those that the server could not read (invalid HTTP, not received in time, too many
- * header bytes, or too many waiting requests on one connection) get an error and lose their connection. Those without a route get
- * a response before any of their body is read: 404 for an unknown path, 405 with Allow for an unsupported method (RFC 9110
- * §15.5.6), and 204 for OPTIONS and preflights. These responses need no key, because they reveal nothing secret.
+ * Responds to requests that reach no route. Requests that the server could not read get an error and lose their connection.
+ * Unknown paths get 404, unsupported methods 405 with Allow (RFC 9110 §15.5.6), and OPTIONS and preflights 204, before any of
+ * the body is read. None of these responses needs a key, because they reveal nothing secret.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -12,12 +11,11 @@ import { JSON_TYPE, type OtherApi, sendErrorOf } from './envelope.ts'
 import { HttpError, methodNotAllowed, noSuchRoute } from './errors.ts'
 import { TOO_MANY_WAIT } from './pipelined-requests.ts'
 
-/** Maximum characters of a path in the details of an error. */
 const LONGEST_PATH = 100
 
 type OnRequest = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
 
-/** Returns the handler for requests without a route. Call it before the routes are declared, because it collects them. */
+/** Returns the handler for requests without a route. Call this before the routes are declared, because it collects them. */
 export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: OtherApi): OnRequest {
   const routes = new DeclaredRoutes()
   routes.watch(app)
@@ -29,9 +27,9 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: Other
     const path = pathOf(request.url)
     const known = routes.methodsOf(path)
     const mayCall = known?.cors !== false && cors.allow(request, reply)
-    // A preflight for an unknown path succeeds. The page's request itself then gets a 404, which the page can read.
+    // The page can read the 404 of its own request only if the preflight succeeds.
     if (mayCall && isPreflight(request)) return void cors.answerPreflight(reply)
-    // The router can reject a path although it supports the method, for example because a parameter is too long.
+    // The router can reject a path although it supports the method, for example if a parameter is too long.
     if (known === null || (known.methods.has(method) && method !== 'OPTIONS')) {
       return done(noSuchRoute(method, shortPath(path)))
     }
@@ -41,7 +39,7 @@ export function answerUnrouted(app: FastifyInstance, cors: Cors, otherApi: Other
   }
 }
 
-/** Returns the path without its query, which may contain secrets that no response should repeat. Truncates a long path. */
+/** Removes the query, which may contain secrets that no response should repeat, and truncates a long path. */
 export function shortPath(url: string): string {
   const path = pathOf(url)
   return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path
@@ -51,30 +49,27 @@ function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? ''
 }
 
-/** Maximum characters of a path parameter. The router matches no longer one. */
+/** The router does not match longer path parameters. */
 export const LONGEST_PARAMETER = 8192
 
 interface Declared {
-  /** The segments of the path pattern. */
   readonly parts: readonly string[]
   readonly method: string
-  /** The options of the route, whose config the hooks of plugins may still change. */
+  /** The hooks of plugins may still change the config of this route, so the route is not copied. */
   readonly route: RouteOptions
 }
 
 interface PathMethods {
-  /** The value of the Allow header, such as `GET, HEAD, OPTIONS`. */
+  /** The Allow header has this value, such as `GET, HEAD, OPTIONS`. */
   readonly allow: string
   readonly methods: ReadonlySet<string>
-  /** False if pages of other origins can never call the path. */
+  /** `cors` is false if pages of other origins can never call the path. */
   readonly cors: boolean
 }
 
-/** Which methods a path supports, and whether pages of other origins may call it. */
 class DeclaredRoutes {
   readonly #routes: Declared[] = []
 
-  /** Collects every route that is declared after this call. */
   watch(app: FastifyInstance): void {
     app.addHook('onRoute', (route: RouteOptions) => {
       const parts = route.url.split('/')
@@ -82,7 +77,7 @@ class DeclaredRoutes {
     })
   }
 
-  /** Returns null for an unknown path. It compares all routes, so it is only for requests without a route. */
+  /** Returns null for an unknown path. Compares all routes, so it is too slow for ordinary requests. */
   methodsOf(path: string): PathMethods | null {
     const parts = path.split('/')
     const found = this.#routes.filter((declared) => matches(declared.parts, parts))
@@ -106,25 +101,19 @@ function matches(pattern: readonly string[], parts: readonly string[]): boolean 
   })
 }
 
-/**
- * The path is searched only in this many characters at the beginning of a request, because its prefix decides the shape of the
- * error.
- */
+/** The prefix of the path decides the shape of the error, so only this many characters of the request are searched for it. */
 const READ_CHARACTERS = 100
-/** After the response, the connection stays open for at most this long, so that the client can read it. */
+/** After the response, the client has this long to read it. */
 const LINGER_MS = 1000
 const RETRY_S = 5
 
-/** An error of Node's HTTP parser, with the bytes that it could not parse, or the error of a timeout. */
+/** Node's parser adds the bytes that it could not parse. A timeout has no such bytes. */
 interface BrokenRequest extends Error {
   readonly code?: string
   readonly rawPacket?: unknown
 }
 
-/**
- * Returns the path of the request. It is known if the headers have arrived, or if the bytes that could not be parsed begin with
- * it; otherwise returns an empty text.
- */
+/** Returns an empty text if the headers have not arrived and the broken bytes do not begin with the path. */
 function pathOfBroken({ rawPacket }: BrokenRequest, socket: Socket & { _httpMessage?: unknown }): string {
   const current = socket._httpMessage as ServerResponse<IncomingMessage> | null | undefined
   if (current?.req.url !== undefined) return current.req.url
@@ -157,8 +146,8 @@ export function answerBrokenRequest(
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
-  // If a connection is destroyed while it has unread bytes, the client gets a reset and may lose the response. So the client
-  // closes the connection; the timer closes it if the client does not.
+  // Destroying a connection with unread bytes sends a reset, and the client may lose the response. So the client closes the
+  // connection, or the timer does.
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
   socket.once('close', () => clearTimeout(timer))
   return status

@@ -1,11 +1,11 @@
-/** Converts an error of Ajv about a request to the details of a 400: the element, the field and the rule. */
+/** Converts an error of Ajv to the details of a 400: the element, the field and the rule. */
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** Maximum characters of a field name that the caller chose; longer ones are truncated. */
+/** A caller may choose a very long field name. */
 const LONGEST_NAME = 80
 
-/** Returns a text such as `jobs[1].messages[0].role: must be one of …`. The body is a single object or an array of jobs. */
+/** Returns a text such as `jobs[1].messages[0].role: must be one of …`. */
 export function validationError(error: FastifySchemaValidationError): string {
   const path = error.instancePath.split('/').slice(1).map(unescapePointer)
   const params = error.params as Record<string, unknown>
@@ -14,10 +14,7 @@ export function validationError(error: FastifySchemaValidationError): string {
   return `${pathText(path)}${ruleOf(error, params, path)}`
 }
 
-/**
- * For a missing or unknown property, Ajv reports only the path of its object. Returns the property's name, or null for other
- * errors.
- */
+/** For a missing or unknown property, Ajv reports only the path of its object. Returns null for other errors. */
 function innerName(keyword: string, params: Record<string, unknown>): string | null {
   if (keyword === 'required') return String(params.missingProperty)
   if (keyword === 'additionalProperties') return String(params.additionalProperty)

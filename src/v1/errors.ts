@@ -1,6 +1,6 @@
 /**
- * Errors in OpenAI's shape: `{"error":{"message","type","param","code"}}`, with the headers that control when OpenAI's clients
- * retry. Without `x-should-retry`, these clients retry after 408, 409, 429 and every status from 500 on.
+ * Errors in OpenAI's shape have headers with which OpenAI's clients decide whether to retry. Without `x-should-retry`, they
+ * retry after 408, 409, 429 and every status from 500 on.
  */
 import type { FastifyReply } from 'fastify'
 import { type ErrorAnswer, type OtherApi, sendErrorOf } from '../http/envelope.ts'
@@ -10,15 +10,14 @@ import type { FailureCode } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 
 interface Details {
-  /** The name of the wrong field in the caller's request. */
+  /** `param` names the wrong field as the caller's request does. */
   readonly param?: string
   readonly code?: string
-  /** The value of `x-should-retry`. If absent, clients decide by the status. */
+  /** If `shouldRetry` is absent, the client decides by the status. */
   readonly shouldRetry?: boolean
   readonly retryAfterMs?: number
 }
 
-/** An error with fields and headers that only OpenAI's API has. */
 export class V1Error extends HttpError {
   readonly about: Details
 
@@ -28,10 +27,10 @@ export class V1Error extends HttpError {
   }
 }
 
-/** For a field that is wrong, or that is not supported although it would change the answer. */
+/** Rejects a field that is wrong, or that would change the answer although Parley does not support it. */
 export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
-/** Maximum characters of a model's name in an error: a caller may send millions. */
+/** Callers may send names with millions of characters. */
 const LONGEST_MODEL = 200
 
 export function noSuchModel(model: string): V1Error {
@@ -42,10 +41,7 @@ export function noSuchModel(model: string): V1Error {
   })
 }
 
-/**
- * The server cannot hold the request any longer, but the job continues. The client repeats the request at once, and the
- * repeated request joins the job.
- */
+/** The job continues. OpenAI's clients repeat the request at once, which then joins the job. */
 export const notFinished = () =>
   new V1Error(408, 'The answer is not ready yet. Send the same request again to keep waiting for it.', {
     code: 'timeout',
@@ -53,7 +49,7 @@ export const notFinished = () =>
     retryAfterMs: 0,
   })
 
-/** The job continues, but the server cannot hold the request, or has no memory to send the answer now. */
+/** The job continues, but no slot for waiting or no memory for the answer is free. */
 export const cannotWait = () =>
   new V1Error(
     503,
@@ -68,7 +64,7 @@ export const jobVanished = () => new V1Error(404, 'The job was deleted.', { shou
 
 const STATUSES: Readonly<Partial<Record<FailureCode, number>>> = { timeout: 504, cancelled: 409 }
 
-/** The error of a failed job. Clients must not retry, because a repeated request would run the job again. */
+/** The client must not retry, because that would run the job again. */
 export function failureOf({ errorJson }: Pick<JobRecord, 'errorJson'>): V1Error {
   const { code, message, upstream_message } = JSON.parse(errorJson ?? '{}')
   const text = upstream_message ? `${message} ${upstream_message}` : String(message)
@@ -82,7 +78,6 @@ const TYPES: Readonly<Record<number, string>> = {
   429: 'rate_limit_error',
 }
 
-/** Returns the fields of the error. For some errors, a retry would not help or must wait. */
 function detailsOf(error: HttpError): Details & { readonly status: number } {
   if (error instanceof V1Error) return { status: error.status, ...error.about }
   const { status, retryAfterS, details = '' } = error
@@ -127,7 +122,7 @@ function answerOf(error: HttpError): ErrorAnswer {
 
 export const V1_ERRORS: OtherApi = { prefix: '/v1/', headers: ['x-should-retry', 'retry-after-ms'], answerOf }
 
-/** Sends the error at once. An error that is thrown counts as a rejected request and may be delayed. */
+/** Use this for errors that the caller did not cause. A thrown error counts as a rejected request and may be delayed. */
 export function sendV1Error(reply: FastifyReply, error: HttpError): FastifyReply {
   return sendErrorOf(V1_ERRORS, reply, error)
 }

@@ -1,8 +1,7 @@
 /**
- * Decides which fields a request to `/v1` may have, and reads the options and formats that several routes share. A field that
- * cannot change the answer, such as `metadata`, is ignored. An unsupported field that would change the answer is rejected by
- * name. Null and neutral values are accepted in any field, because frameworks send them: `stream: false`,
- * `n: 1`, `tools: []`. The same holds for the fields of messages, whose text is read here, too.
+ * Reads the fields that the routes of `/v1` share: options, formats and messages. Fields that cannot change the answer, such as
+ * `metadata`, are ignored. Unsupported fields that would change the answer are rejected by name. Null and neutral values, such
+ * as `stream: false` and `n: 1`, are accepted everywhere, because frameworks send them.
  */
 
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -19,16 +18,13 @@ export interface FieldPolicy {
   readonly supported: readonly string[]
   readonly ignored: readonly string[]
   /**
-   * Fields, supported or not, that may have neutral values: these do not change the answer. The function returns whether a value
-   * is neutral. If several fields of a request are not supported, the error names the one that comes first here.
+   * Returns whether a value is neutral, which means that it does not change the answer. Unsupported fields can have neutral
+   * values, too. If several fields must be rejected, the error names the one that comes first here.
    */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
-/**
- * Fields that all routes ignore, because they do not change the answer. A name that ends with `_` covers all fields that begin
- * with it.
- */
+/** Every route ignores these fields. A name that ends with `_` stands for all fields that begin with it. */
 export const IGNORED: readonly string[] = [
   'store',
   'user',
@@ -37,7 +33,6 @@ export const IGNORED: readonly string[] = [
   'prompt_cache_',
 ]
 
-/** Maximum characters of a field's name in an error. */
 const LONGEST_NAME = 80
 
 export const is =
@@ -49,7 +44,7 @@ export const isEmpty = (value: unknown): boolean =>
 export const isAnything = (): boolean => true
 
 /**
- * Returns the supported fields of an object, without those whose value is null or neutral.
+ * Throws a `FieldProblem` for an unsupported field. Drops null and neutral values.
  * @param path the path of the object in errors; empty for the body
  */
 export function supportedFields(
@@ -75,7 +70,7 @@ export function supportedFields(
   throw new FieldProblem(path === '' ? shown : `${path}.${shown}`, 'is not supported with this value')
 }
 
-/** Returns the name that comes first in the policy. Names that are not in it come last, in the order of the request. */
+/** Returns the name that comes first in the policy. Other names come last, in the order of the request. */
 function firstOf(earlier: string | null, name: string, neutral: FieldPolicy['neutral']): string {
   if (earlier === null) return name
   if (!Object.hasOwn(neutral, name)) return earlier
@@ -88,10 +83,7 @@ function isIgnored(name: string, ignored: FieldPolicy['ignored']): boolean {
 
 let validate: ValidateFunction | undefined
 
-/**
- * Reads the options of a job.
- * @param names maps options to their names in the request, if these differ
- */
+/** @param names the names of options in the request, if they differ */
 export function optionsOf(
   fields: Fields,
   names: Readonly<Partial<Record<keyof JobOptions, string>>>,
@@ -115,18 +107,14 @@ export function optionsOf(
 const TEXT_FORMAT: SingleCreate['response_format'] = { format: 'text' }
 
 const OUTER: FieldPolicy = { supported: ['type', 'json_schema'], ignored: [], neutral: {} }
-/** `strict` is ignored, because answers are always checked against the schema. */
+/** `strict` is ignored, because Parley always checks answers against the schema. */
 const INNER: FieldPolicy = {
   supported: ['type', 'schema'],
   ignored: ['name', 'description', 'strict'],
   neutral: {},
 }
 
-/**
- * Reads the format of the answer: `text`, `json_object`, or `json_schema` with a name and a schema.
- * @param field the path of the format in errors. In chat completions, the schema is in `json_schema`; in other routes, it is
- * directly in the format.
- */
+/** @param field the path of the format in errors */
 export function formatOf(given: unknown, field: string): SingleCreate['response_format'] {
   if (given === undefined) return TEXT_FORMAT
   const isNested = isObject(given) && isObject(given.json_schema)
@@ -134,7 +122,7 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
   switch (type) {
     case 'text':
       return TEXT_FORMAT
-    // Fireworks, Together and llama.cpp also accept a schema with `json_object`, and the library instructor sends it.
+    // Fireworks, Together and llama.cpp accept a schema with `json_object`, and the library instructor sends it.
     case 'json_object':
     case 'json_schema': {
       const inner = isNested ? supportedFields(json_schema, INNER, `${field}.json_schema`).schema : schema
@@ -149,24 +137,20 @@ export function formatOf(given: unknown, field: string): SingleCreate['response_
   }
 }
 
-/**
- * Clients send back messages that they received from this API or from `parse()` of OpenAI's clients. These messages have
- * additional fields, which do not change the answer.
- */
+/** Clients send back messages from earlier answers. Their additional fields do not change the next answer. */
 const MESSAGE: FieldPolicy = {
   supported: ['role', 'content', 'name'],
   ignored: ['parsed'],
   neutral: { refusal: isAnything, annotations: isEmpty, tool_calls: isEmpty },
 }
 
-/** Reads a conversation, whose messages contain a text or an array of text parts. */
 export function messagesOf(given: unknown, field: string): Message[] {
   if (!Array.isArray(given)) throw new FieldProblem(field, 'must be an array')
   const names: Names = new Map()
   return given.map((message, at) => messageOf(message, `${field}[${at}]`, names))
 }
 
-/** The name of all messages of a role. Models do not see it, and it matters only if it distinguishes participants of one role. */
+/** Maps roles to names. Models do not see names, so names must not distinguish participants of one role. */
 type Names = Map<unknown, unknown>
 
 function messageOf(given: unknown, field: string, names: Names): Message {
@@ -179,7 +163,7 @@ function messageOf(given: unknown, field: string, names: Names): Message {
   return { role: role as Role, content: textOf(content, `${field}.content`) }
 }
 
-/** @param types the `type` of parts that contain text */
+/** @param types which `type` a part with text may have */
 export function textOf(content: unknown, field: string, types: readonly string[] = ['text']): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) throw new FieldProblem(field, 'must be a string or an array of text parts')

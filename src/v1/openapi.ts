@@ -1,7 +1,4 @@
-/**
- * The OpenAPI document of `/v1`, which is separate from the document of Parley's own API. Its schemas only document:
- * `fields.ts` and its users validate the bodies.
- */
+/** The OpenAPI document of `/v1`. Its schemas validate nothing: `fields.ts` and its users check the bodies. */
 import type { ApiDocument } from '../http/openapi/routes.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'
@@ -20,10 +17,9 @@ export const V1_DOCUMENT: ApiDocument = {
   },
 }
 
-/** What the documentation of every route of `/v1` contains. */
 export const DOCUMENTED = { tags: ['OpenAI'], security: [{ bearer: [] }] } as const
 
-/** Turns off Fastify's validation for routes whose schemas only document. */
+/** Turns off Fastify's validation, because the schemas of `/v1` only document. */
 export const UNCHECKED = { validatorCompiler: () => () => true } as const
 
 export const text = Type.String()
@@ -78,7 +74,6 @@ const ERRORS: Readonly<Record<number, string>> = {
   504: 'The job did not finish within its time limits.',
 }
 
-/** The error responses of all routes, by HTTP status. */
 export const errorResponses: Readonly<Record<number, object>> = Object.fromEntries(
   Object.entries(ERRORS).map(([status, description]) => {
     return [status, { ...error, description, headers: HEADERS, responseName: `Error${status}` }]
@@ -185,7 +180,7 @@ export const fileContent = {
   description: 'The content.',
   content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
 }
-/** Written in the form of OpenAPI documents, because schemas alone describe JSON, and this body is multipart. */
+/** A schema alone describes JSON, so this multipart body is written as in an OpenAPI document. */
 export const uploadBody = {
   content: {
     'multipart/form-data': {

@@ -1,6 +1,6 @@
 /**
- * Translates a body below `/v1`, or a line of a batch, to a job, or to the first error in it. For a large text, this is a task of
- * the CPU pool; for a small one, the event loop calls the same functions.
+ * Translates a body below `/v1` or a line of a batch to a job, or to its first error. Large texts are translated on the threads
+ * of the CPU pool, small ones on the event loop.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -32,7 +32,7 @@ import {
 } from './fields.ts'
 import { responseOf } from './response-fields.ts'
 
-/** The translations, by their name in `config.translation` of routes. */
+/** Routes name their translation in `config.translation`. */
 const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> = {
   chat: chatOf,
   response: responseOf,
@@ -40,7 +40,7 @@ const TRANSLATIONS: Readonly<Record<string, (body: unknown) => TranslatedBody>> 
 
 export interface TranslatedBody {
   readonly value: SingleCreate
-  /** Parts of the request that are stored with the job because the response repeats them. */
+  /** The job stores these fields of the request, because the response repeats them. */
   readonly record?: object
 }
 
@@ -85,7 +85,7 @@ export interface BatchLineText {
   readonly limits: PartLimits
 }
 
-/** The endpoints whose requests a batch may contain, and the name of the translation of their bodies. */
+/** Maps the endpoints that a batch may use to the translation of their bodies. */
 export const ENDPOINTS: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chat',
   '/v1/responses': 'response',
@@ -93,7 +93,6 @@ export const ENDPOINTS: Readonly<Record<string, string>> = {
 const MAX_ID = 512
 const BODY = new Map([['body', 0]])
 
-/** Translates a line of a batch. The event loop reads short lines with this function, and the CPU pool long ones. */
 export function readBatchLine({ bytes, endpoint, maxDepth, limits }: BatchLineText): WantedLine | WrongLine {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   if (!isUtf8(buffer)) return wrong('invalid_json_line', 'The line is not valid UTF-8.')
@@ -129,7 +128,7 @@ function wrong(code: string, message: string, param: string | null = null): Wron
   return { code, message, param }
 }
 
-/** Rejects texts that the database or the result file would change: NUL and unpaired surrogates. */
+/** The database would change NUL, and the result file would change unpaired surrogates. */
 function isCustomId(text: unknown): text is string {
   if (typeof text !== 'string' || text.length === 0 || text.length > MAX_ID) return false
   return text.isWellFormed() && !text.includes('\0')
@@ -140,7 +139,7 @@ export interface V1Body {
   readonly value: unknown
 }
 
-/** Returns the job of a request in the form that admission needs. */
+/** Throws a `FieldProblem` for the first wrong field. */
 export function elementsOfBody(
   translation: string,
   { text, value: body }: V1Body,
@@ -159,16 +158,13 @@ const FORMAT: WantedMembers = new Map<string, number | WantedMembers>([
   ['json_schema', new Map([['schema', IN_JSON_SCHEMA]])],
   ['schema', IN_FORMAT],
 ])
-/** Where the two routes have the schema in their bodies. A body contains at most one. */
+/** The bodies of the two routes contain at most one schema, at one of these places. */
 const SCHEMA: WantedMembers = new Map([
   ['response_format', FORMAT],
   ['text', new Map([['format', FORMAT]])],
 ])
 
-/**
- * Returns the text of the response format, in which large numbers keep all digits. Only the format is needed, because it is the
- * only part of a job whose text is measured and stored as written.
- */
+/** Large numbers keep all digits. The response format is the only field of a job that is stored as written. */
 function formatText({ response_format }: SingleCreate, text: string): string {
   if (response_format.schema !== undefined && mayLoseDigits(text)) {
     const cut = cutMembers(text, SCHEMA)
@@ -211,7 +207,6 @@ const FIELDS: FieldPolicy = {
   },
 }
 
-/** Throws a `FieldProblem` for the first field that is wrong or not supported. */
 export function chatOf(body: unknown): { readonly value: SingleCreate } {
   const fields = supportedFields(body, FIELDS)
   const { model, messages, response_format, max_completion_tokens } = fields

@@ -1,4 +1,4 @@
-/** Translates the body of POST /v1/responses to the fields of a job, and to a record that is stored with the job. */
+/** Translates the body of POST /v1/responses to a job, and to a record that is stored with the job. */
 import { FieldProblem } from '../job/field-rules.ts'
 import type { Message, Role } from '../job/job.ts'
 import { ROLES } from '../job/job.ts'
@@ -17,16 +17,13 @@ import {
   textOf,
 } from './fields.ts'
 
-/** The parts of a request that are stored with its job because the response object repeats them. */
+/** A response repeats these fields of its request. */
 export interface ResponseRecord {
   readonly route: 'responses'
   readonly background: boolean
-  /**
-   * How many characters the JSON text of the instructions has; 0 without instructions. Instructions become the first message.
-   */
+  /** Counts the characters of the instructions as JSON text. The instructions are the first message of the job. */
   readonly instructions: number
   readonly metadata: Readonly<Record<string, string>>
-  /** The fields of a JSON schema format that jobs do not have. */
   readonly format?: { readonly name: string; readonly description?: string; readonly strict?: boolean }
 }
 
@@ -55,8 +52,7 @@ const BODY: FieldPolicy = {
     tool_choice: is('none', 'auto'),
     parallel_tool_calls: isAnything,
     max_tool_calls: isAnything,
-    // Frameworks send this value for reasoning models with `store: false`. Parley's responses contain no reasoning items, so it
-    // has no effect.
+    // Frameworks send this value for reasoning models. It has no effect, because Parley's responses contain no reasoning items.
     include: (value) => Array.isArray(value) && value.every(is('reasoning.encrypted_content')),
     truncation: is('disabled'),
     top_logprobs: is(0),
@@ -68,7 +64,7 @@ const TEXT: FieldPolicy = {
   ignored: [],
   neutral: { verbosity: is('medium') },
 }
-/** Options of a summary are ignored, because Parley's responses contain no reasoning items, and so no summaries of them. */
+/** Summaries are ignored, because Parley's responses contain no reasoning items. */
 const REASONING: FieldPolicy = {
   supported: ['effort'],
   ignored: ['summary', 'generate_summary'],
@@ -79,7 +75,7 @@ const OPTIONS = {
   reasoning_effort: 'reasoning.effort',
   verbosity: 'text.verbosity',
 } as const
-/** Clients send back items of earlier outputs. These items have additional fields, which do not change the answer. */
+/** Clients send back items of earlier responses. Their additional fields do not change the answer. */
 const ITEM: FieldPolicy = {
   supported: ['type', 'role', 'content'],
   ignored: ['id', 'status', 'phase', 'parsed'],
@@ -137,7 +133,7 @@ function messageOf(item: unknown, field: string): Message {
   return { role: role as Role, content: textOf(content, `${field}.content`, PARTS) }
 }
 
-/** The same limits as in OpenAI's API. */
+/** OpenAI's API has the same limits. */
 export const METADATA = { pairs: 16, keyLength: 64, valueLength: 512 } as const
 
 export function metadataOf(given: unknown): Readonly<Record<string, string>> {
@@ -156,7 +152,6 @@ export function metadataOf(given: unknown): Readonly<Record<string, string>> {
   return given as Readonly<Record<string, string>>
 }
 
-/** Reads the fields of a JSON schema format that are not part of the job. */
 function namedFormat(format: unknown): Pick<ResponseRecord, 'format'> {
   if (!isObject(format) || format.type !== 'json_schema') return {}
   const { name, description, strict } = format as Fields

@@ -1,4 +1,4 @@
-/** Creates a route of the admin API for each admin action, from the declarations in `admin/actions/`. */
+/** Creates a route of the admin API for each admin action that `admin/actions/` declares. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import {
@@ -46,7 +46,6 @@ import { type AdminOptions, adminErrors } from './admin-context.ts'
 
 export const EXAMPLE_KEY_ID = 'key_3f9a1c0de54b7a1c'
 
-/** The path parameter for each kind of subject: what an action is about. */
 export const SUBJECT_PARAMS = {
   account: Type.Object({ name: Type.String({ description: 'The account.', examples: ['acme'] }) }),
   job: jobIdParam,
@@ -65,7 +64,6 @@ export const SUBJECT_PARAMS = {
   }),
 } as const
 
-/** How the server's log names the fields that identify a subject. */
 const LOG_FIELDS = {
   account: 'account',
   jobId: 'job_id',
@@ -198,7 +196,7 @@ function flagsIn(fields: JsonObject | null, query: unknown): JsonObject {
   return Object.fromEntries(names.map((name) => [name, given[name] !== 'false']))
 }
 
-/** Reads the subject from the path: an object with one field, such as `{ jobId }`. */
+/** Reads the subject from the path, as an object such as `{ jobId }`. Throws 404 for a text that cannot be its name or ID. */
 function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<Record<string, string>> {
   if (about === null) return {}
   const { field, read, unknown } = SUBJECTS[about]
@@ -208,10 +206,9 @@ function subjectOf({ about }: AnyAction, { params }: FastifyRequest): Readonly<R
   return { [field]: subject }
 }
 
-/** The header with the operator's name, for requests with the server's own admin token, which several operators may share. */
+/** Several operators may share the server's own admin token. This header then has the operator's name. */
 const HEADER = 'x-parley-operator'
 
-/** Documents this header on every route that writes to the audit log. */
 const operatorHeader = Type.Object({
   [HEADER]: Type.Optional(
     Type.String({
@@ -221,7 +218,7 @@ const operatorHeader = Type.Object({
   ),
 })
 
-/** Returns the operator's name; null if the request has none. Throws 400 if it is not valid. */
+/** Returns null if the request has no such header. Throws 400 if the name is not valid. */
 function operatorOf(request: FastifyRequest): string | null {
   const given = request.headers[HEADER]
   if (given === undefined) return null
@@ -232,7 +229,7 @@ function operatorOf(request: FastifyRequest): string | null {
   return name
 }
 
-/** Decodes the value of a header. Parley's commands send it as UTF-8, browsers as Latin-1. */
+/** Parley's commands send the header as UTF-8, browsers as Latin-1. */
 function textOf(bytes: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'))
@@ -241,7 +238,7 @@ function textOf(bytes: string): string {
   }
 }
 
-/** Returns who sent the request, as the audit log records it. */
+/** Returns the text that the audit log records as `who`. */
 function auditName(request: FastifyRequest): string {
   const { name } = request.admin
   const who = name === null ? (operatorOf(request) ?? 'admin token') : `token ${name}`

@@ -1,4 +1,4 @@
-/** What the routes of the admin API depend on, and which errors all of them can return. */
+/** Defines what the routes of the admin API depend on, and the errors that every one of them can return. */
 import type { AuditLog } from '../../admin/audit-log.ts'
 import type { WaitingRoute } from '../../admin/job-view.ts'
 import type { CurrentState, MetricFeed } from '../../admin/overview.ts'
@@ -10,42 +10,37 @@ import { noSuchJob, tokenRequired, tooManyWrongTokens } from '../errors.ts'
 import { ERRORS, type ErrorResponses, errorResponses, RETRY_AFTER } from '../openapi/schemas.ts'
 
 export interface AdminOptions {
-  /** The server's own admin token; null if it has none. */
+  /** `token` is null if the server has no token of its own. */
   readonly token: string | null
   readonly store: OperatorStore
-  /** The currency of all costs; undefined if none is configured. */
+  /** `currency` is undefined if no currency is configured. */
   readonly currency: string | undefined
   readonly clock: Clock
   readonly expiry: () => Expiry
   readonly tiers: () => readonly string[]
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
-  /**
-   * Aborts the executions of all cancelled jobs on this node, and answers the pending responses of `jobId`. Resolves when both
-   * are done.
-   */
+  /** Resolves when this node has aborted the executions of cancelled jobs and answered the pending responses of `jobId`. */
   readonly onCancelled: (jobId?: string) => Promise<void>
-  /** Creates the reruns that operators have requested. */
   readonly makeReruns: () => Promise<void>
   readonly overview: () => Promise<CurrentState>
-  /** Returns why the jobs of a route wait for a model server; undefined if this node knows no reason. */
+  /** Returns why the jobs of a route wait for a model server, or undefined if this node knows no reason. */
   readonly waitingRoute: (route: string) => WaitingRoute | undefined
-  /** The settings as JSON text, without secrets. */
+  /** `settingsJson` is JSON text without secrets. */
   readonly settingsJson: string
-  /** Called for each change, and for each read of job contents or of a secret. The server logs it. */
+  /** The server logs each change, and each read of job contents or of a secret. */
   readonly onAction: (event: AdminEvent) => void
-  /** Called when a client was disconnected because it did not read its event stream. */
+  /** Reports a client that was disconnected because it did not read its event stream. */
   readonly onSlowClient: (requestId: string) => void
 }
 
-/** An admin action for the server's log. */
 export interface AdminEvent {
   readonly what: string
-  /** For the log. Never contains job contents or secrets. */
+  /** The details must not contain job contents or secrets. */
   readonly details: Readonly<Record<string, unknown>>
   readonly requestId: string
   readonly from: string
-  /** The operator's name, if the request has one. */
+  /** `operator` is null if the request has no operator's name. */
   readonly operator: string | null
 }
 
@@ -66,7 +61,7 @@ const ADMIN_ERRORS: ErrorResponses = {
   },
 }
 
-/** Documents these statuses, and those that any route of the admin API can return. */
+/** Documents these statuses, and those that every route of the admin API can return. */
 export function adminErrors(...statuses: number[]): Record<number, object> {
   return errorResponses(ADMIN_ERRORS, [401, 429, 500, 503, ...statuses])
 }

@@ -1,4 +1,4 @@
-/** The routes that list and show jobs, batches, callbacks, accounts, keys, admin tokens, usage and the audit log. */
+/** Serves the routes of the admin API that only read. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import {
@@ -66,7 +66,7 @@ interface Read<Params, Query> {
   readonly querystring?: Query
   readonly success: string
   readonly data: Schema
-  /** Resolves with the message and the data of the response; the data is a value or JSON text. */
+  /** The data of the response is a value or JSON text. */
   readonly read: (
     request: ReadRequest<Params, Query>,
   ) => Promise<readonly [message: string, data: object | string]>
@@ -75,9 +75,8 @@ interface Read<Params, Query> {
 interface ReadRequest<Params, Query> {
   readonly params: Static<Params>
   readonly query: Static<Query>
-  /** True if the admin token is read-only. */
   readonly readOnly: boolean
-  /** Sets the job ID for the request's line in the log. */
+  /** Sets the job ID of the request's line in the log. */
   readonly setJobId: (jobId: string) => void
 }
 
@@ -104,7 +103,7 @@ export function readRoute<Params extends Schema, Query extends Schema>(
   )
 }
 
-/** The query schema of a list: these fields and `limit`. */
+/** The query of a list has these fields and `limit`. */
 const filter = <P extends Readonly<Record<string, Schema>>>(fields: P) =>
   Type.Object({ ...fields, limit }, strict)
 
@@ -113,7 +112,7 @@ const EXAMPLE_BATCH_ID = `${BATCH_PREFIX}${EXAMPLE_JOB_ID}`
 const before = (description: string, example = EXAMPLE_JOB_ID) =>
   Type.Optional(Type.String({ description, examples: [example] }))
 
-/** @param what names the expected ID in the error message */
+/** @param what what the ID must be, for the error message */
 function idBefore(text: string | undefined, what: string): string | undefined {
   const id = text === undefined ? undefined : readJobId(text)
   if (id === null) throw invalid(`before: must be ${what}`)
@@ -261,7 +260,7 @@ export function callbackRoutes(app: FastifyInstance, { store }: AdminOptions): v
   })
 }
 
-/** Reads one row more than the page holds, to find out whether more follow. */
+/** One row more than the page holds shows whether more rows follow. */
 async function pageOf<T>(
   given: { readonly limit?: number },
   read: (limit: number) => Promise<readonly T[]>,

@@ -4,7 +4,6 @@ import { createServer, type Server } from 'node:http'
 import { test } from 'node:test'
 import { type ConnectionLimit, ConnectionLimits, type ConnectionLimitsOptions } from './connection-limits.ts'
 
-/** A connection whose remote address the test chooses. */
 class FakeSocket extends EventEmitter {
   readonly remoteAddress: string | undefined
   written = ''
@@ -23,7 +22,6 @@ class FakeSocket extends EventEmitter {
   }
 }
 
-/** Starts a server with these limits. Returns functions that open connections, and the lists of accepted and rejected ones. */
 function start(over: Partial<ConnectionLimitsOptions> = {}) {
   const rejected: [ConnectionLimit, string | null][] = []
   const limits = new ConnectionLimits({

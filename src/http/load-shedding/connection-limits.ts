@@ -1,7 +1,7 @@
 /**
- * Limits open connections, in total and per address, before anything is read, because even an idle connection costs memory. The
- * limit per address does not apply to loopback, Unix sockets and trusted proxies, because one proxy carries the connections of
- * many clients. Also closes connections whose clients do not read, because their responses stay in memory.
+ * Limits open connections, in total and per address, because even an idle connection costs memory. The limit per address does
+ * not apply to loopback, Unix sockets and trusted proxies, because one proxy carries the connections of many clients. Also
+ * closes connections whose clients do not read, because their responses stay in memory.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -10,7 +10,6 @@ import { Counts } from '../../sharing/counts.ts'
 import { JSON_TYPE } from '../envelope.ts'
 import { addressesIn, networkOf, networksOf } from '../network-of.ts'
 
-/** Which limit was reached: the name of its setting in `limits`. */
 export type ConnectionLimit = 'connections' | 'connections_per_address'
 
 export interface ConnectionLimitsOptions {
@@ -37,12 +36,12 @@ export class ConnectionLimits {
     this.#isExempt = exemptAddresses(options.trustProxy)
   }
 
-  /** The number of open connections, without rejected ones. */
+  /** Does not include rejected connections. */
   get open(): number {
     return this.#total
   }
 
-  /** Runs before the server's own listeners, so that they only get accepted connections. */
+  /** Runs before the server's own listeners, which thus get accepted connections only. */
   guard(server: Server): void {
     const listeners = server.listeners('connection')
     server.removeAllListeners('connection')
@@ -51,7 +50,6 @@ export class ConnectionLimits {
     })
   }
 
-  /** Counts the connection until it closes. Rejects it if a limit is reached. */
   #accepts(socket: Socket): boolean {
     const { total, perAddress, onRejected } = this.#options
     const address = socket.remoteAddress ?? null
@@ -72,10 +70,7 @@ export class ConnectionLimits {
   }
 }
 
-/**
- * Responds with 503 and closes the connection without reading the request, so a client that has already sent one may get a
- * reset instead.
- */
+/** Responds with 503 without reading the request. A client that has already sent one may get a reset instead. */
 function reject(socket: Socket, details: string): void {
   const body = JSON.stringify({ success: false, message: 'Too many connections.', details })
   const head = [
@@ -95,29 +90,22 @@ function exemptAddresses(trustProxy: boolean | string): (address: string) => boo
   return (address) => trustProxy === true || isExempt(address)
 }
 
-/**
- * How many times connections are checked within the time limit. So a stalled connection is closed at most a quarter of the
- * limit late.
- */
+/** A stalled connection is closed at most a quarter of the limit late. */
 const CHECKS = 4
 
 interface StalledWritesOptions {
   readonly clock: Clock
   readonly limitMs: number
-  /** Called when a connection was closed. */
   readonly onClosed: (address: string | null) => void
 }
 
 interface Progress {
-  /** How many bytes the operating system has taken; null if none are waiting to be written. */
+  /** The operating system has taken this many bytes. `written` is null if no bytes wait to be written. */
   written: number | null
   sinceMs: number
 }
 
-/**
- * A connection has stalled if bytes are waiting to be written and the operating system has taken none of them for the whole time
- * limit.
- */
+/** Closes stalled connections: bytes wait to be written, and the operating system has taken none of them for the time limit. */
 export class StalledWrites {
   readonly #options: StalledWritesOptions
   readonly #connections = new Map<Socket, Progress>()
@@ -135,7 +123,7 @@ export class StalledWrites {
     })
   }
 
-  /** No timer runs while there are no connections. */
+  /** Without connections, no timer runs. */
   #checkLater(): void {
     if (this.#cancelCheck !== null || this.#connections.size === 0) return
     const { clock, limitMs } = this.#options

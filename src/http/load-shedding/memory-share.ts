@@ -1,6 +1,6 @@
 /**
- * One share of the byte budget (uploads, requests or answers), for HTTP requests. An account that has used up its part of the
- * share gets 503 at once. If other accounts use the rest, the request waits for a moment.
+ * Counts the memory of HTTP requests against a share of the byte budget (uploads, requests or answers). An account that has
+ * used up its part gets 503 at once. If other accounts use the rest, the request waits for a moment.
  */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
@@ -10,10 +10,10 @@ import type { HttpError } from '../errors.ts'
 import '../request-context.ts'
 import { memoryFull, overMemoryPart } from './unavailable.ts'
 
-/** How many milliseconds a request waits for memory that other accounts use. */
+/** A request waits this long for memory that other accounts use. */
 const MAX_WAIT_MS = 10_000
 
-/** `decision` says whether the account has used up its part, or all accounts together use all memory. */
+/** @param decision whether the account has used up its part, or all accounts together the whole share */
 export type OnMemoryRejected = (share: ShareName, decision: ByteDecision, account: string) => void
 
 export interface MemoryShareOptions {
@@ -32,17 +32,14 @@ export class MemoryShare {
     this.#options = options
   }
 
-  /**
-   * Counts bytes for the account. Returns null once they are counted, otherwise the error for the caller. Returns a promise
-   * only if it has to wait.
-   */
+  /** Returns null once the bytes are counted, otherwise the error for the caller. Returns a promise only if it has to wait. */
   reserve(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     const decision = this.share.tryReserve(account, bytes)
     if (decision === 'granted') return null
     return decision === 'full' ? this.#wait(account, bytes) : this.#rejected(account, decision)
   }
 
-  /** Like `reserve`, for a request that is already being processed: it also waits if its account has used up its part. */
+  /** Like `reserve`, but waits even if the account has used up its part, because the request is already being processed. */
   reserveOrWait(account: string, bytes: number): HttpError | null | Promise<HttpError | null> {
     return this.share.tryReserve(account, bytes) === 'granted' ? null : this.#wait(account, bytes)
   }
@@ -62,10 +59,7 @@ export class MemoryShare {
   }
 }
 
-/**
- * Returns the account of a request. Requests of operators and requests without a key share the empty name, which no account
- * has.
- */
+/** Requests of operators and requests without a key share the empty name, which no account has. */
 export function accountOf({ caller }: FastifyRequest): string {
   return caller?.account ?? ''
 }

@@ -1,6 +1,6 @@
 /**
- * Runs tasks of HTTP requests on the CPU pool, such as counting tokens. Each account can have a limited number of requests in
- * the pool. A request leaves the pool when it is done, when its client disconnects, or when its time is over.
+ * Runs tasks of HTTP requests on the CPU pool, such as counting tokens, with a limit for each account. A request leaves the
+ * pool when it is done, when its client disconnects, or when its time is over.
  */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
@@ -11,7 +11,7 @@ import { clientGone } from '../errors.ts'
 import '../request-context.ts'
 import { cpuBusy, cpuTimedOut } from './unavailable.ts'
 
-/** Runs a task for the request. Resolves with null if the client disconnected or the time is over. */
+/** Resolves with null if the client disconnected or the time is over. */
 export type RunTask = <Name extends TaskName>(
   name: Name,
   input: TaskInput<Name>,
@@ -27,9 +27,8 @@ export class RequestCpu {
   }
 
   /**
-   * Runs the work of a request, which consists of one or more tasks. Rejects with an `HttpError` if the pool or the account's part of it is full, the time
-   * is over or the client has disconnected, and with `TaskFailed` if a task fails.
-   * @param timeoutMs for all tasks together
+   * Rejects with an `HttpError` if the pool or the account's part is full, the time is over or the client has disconnected;
+   * with `TaskFailed` if a task fails.
    * @param work must resolve with null if one of its tasks did
    */
   async use<Result>(

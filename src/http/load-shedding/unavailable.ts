@@ -1,11 +1,10 @@
 /**
- * The 503 errors of an overloaded server, with the seconds for Retry-After. They all mean that nothing was created. This is
- * what can be full, which file decides it, and by which setting:
+ * The 503 errors of an overloaded server. All of them mean that nothing was created. These limits cause them:
  *
  * | what is full | decided in | setting |
  * |---|---|---|
  * | connections | `connection-limits.ts`, before a request is read | `limits.connections`, `limits.connections_per_address` |
- * | waiting requests of a connection | `http/pipelined-requests.ts`; `http/unrouted-requests.ts` responds | `limits.memory_bytes` |
+ * | waiting requests of a connection | `http/pipelined-requests.ts` | `limits.memory_bytes` |
  * | memory for bodies and answers | `memory-share.ts` | `limits.memory_bytes` |
  * | threads that read bodies and count tokens | `request-cpu.ts` | `cpu.max_requests` |
  * | writes that wait for the database | `store/group-commit.ts`, as `StoreUnavailable` | `limits.queued_writes` |
@@ -32,7 +31,7 @@ export const overMemoryPart = (share: string) =>
     MEMORY_RETRY_S,
   )
 
-/** All accounts together use the whole share, although this account has not used up its part. */
+/** All accounts together use the whole share. */
 export const memoryFull = (share: string) =>
   new HttpError(
     503,
@@ -44,7 +43,6 @@ export const memoryFull = (share: string) =>
 const MEMORY_RETRY_S = 5
 const NOTHING_CREATED = 'Nothing was created. Try again after the time in Retry-After.'
 
-/** Too many requests use the CPU pool. */
 export const cpuBusy = () =>
   new HttpError(
     503,

@@ -1,6 +1,6 @@
 /**
- * Builds an OpenAPI 3.1 document from the declared routes that have an `operationId`, with the schemas that also validate their
- * requests. The callback (SPEC §6) becomes a webhook of the document.
+ * Builds an OpenAPI 3.1 document from the declared routes, with the schemas that validate their requests. The callback (SPEC
+ * §6) becomes a webhook.
  */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify'
 import { isObject, type JsonObject } from '../../json-object.ts'
@@ -12,35 +12,35 @@ import { errors, REQUEST_ID } from './schemas.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
-    /** The name of the route in generated clients, unique in its document. A route without one is not documented. */
+    /**
+     * Generated clients name the route like this, and the name is unique in its document. A route without it is not documented.
+     */
     operationId?: string
-    /** One line, without a full stop. */
+    /** The summary is one line without a full stop. */
     summary?: string
     description?: string
     tags?: readonly string[]
-    /** The security schemes of the route; empty if it needs no authentication. */
+    /** The names are those of security schemes. The list is empty if the route needs no authentication. */
     security?: readonly Readonly<Record<string, readonly string[]>>[]
   }
 }
 
 export interface DeclaredOperation {
-  /** In lower case, such as `get`. */
+  /** The method is in lower case, such as `get`. */
   readonly method: string
-  /** With `{name}` for each parameter. */
+  /** The path has `{name}` for each parameter. */
   readonly path: string
   readonly schema: FastifySchema
 }
 
-/**
- * Collects every route that is declared after this call. Returns a function that lists them, including later changes by hooks.
- */
+/** Collects the routes that are declared after this call. Returns a function that lists them, with later changes by hooks. */
 export function declaredOperations(app: FastifyInstance): () => DeclaredOperation[] {
   const routes: RouteOptions[] = []
   app.addHook('onRoute', (route: RouteOptions) => void routes.push(route))
   return () =>
     routes.flatMap(({ method, url, schema }) => {
       if (schema?.operationId === undefined) return []
-      // Fastify adds a HEAD route to each GET. These are not documented.
+      // Fastify adds a HEAD route to each GET route. HEAD routes are not documented.
       const methods = [method].flat().filter((one) => one !== 'HEAD')
       const path = url.replaceAll(/:(\w+)/g, '{$1}')
       return methods.map((one) => ({ method: one.toLowerCase(), path, schema }))
@@ -54,12 +54,11 @@ export interface DocumentOptions {
   readonly tags: readonly { readonly name: string; readonly description: string }[]
   readonly securitySchemes: JsonObject
   readonly operations: readonly DeclaredOperation[]
-  /** Webhooks by name, with schemas in the same form as those of routes. */
   readonly webhooks?: Readonly<Record<string, DeclaredOperation>>
 }
 
 const JSON_MEDIA = 'application/json'
-/** Statuses that any request can get, because of its headers or method or the state of the server. */
+/** Any request can get these statuses, because of its headers or its method or the state of the server. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 export function buildDocument(options: DocumentOptions): JsonObject {
@@ -109,7 +108,6 @@ function operationOf(schema: DeclaredOperation['schema'], components: Components
   }
 }
 
-/** Makes a parameter of each property. The first example of the property becomes the parameter's example. */
 function parametersOf(place: string, given: unknown, components: Components): JsonObject[] {
   if (!isObject(given) || !isObject(given.properties)) return []
   const required = Array.isArray(given.required) ? given.required : []
@@ -121,7 +119,7 @@ function parametersOf(place: string, given: unknown, components: Components): Js
       in: place,
       required: place === 'path' || required.includes(name),
       ...(schema.description !== undefined && { description: schema.description }),
-      // The routes accept both values separated by commas and a repeated parameter. Generated clients use commas.
+      // The routes also accept a repeated parameter. Generated clients use commas.
       ...(schema.type === 'array' && { style: 'form', explode: false }),
       ...(schema.type === 'object' && { style: 'deepObject', explode: true }),
       schema: withoutDescription(schema),
@@ -190,7 +188,7 @@ const headers = Type.Object({
 
 const received = (description: string) => ({ description, content: {} })
 
-/** The request that a receiver gets (SPEC §6). */
+/** A receiver gets this request (SPEC §6). */
 export const jobEndedWebhook: DeclaredOperation = {
   method: 'post',
   path: '',
@@ -214,26 +212,18 @@ export const jobEndedWebhook: DeclaredOperation = {
   },
 }
 
-/**
- * Keywords whose value is a schema or a list of schemas. `#inline` treats `properties` separately, which has schemas by name.
- */
+/** The value of each of these keywords is a schema or a list of schemas. */
 const SCHEMA_KEYWORDS = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf']
-/**
- * `Type.Record` writes an object with arbitrary names with this pattern, but many generators only support
- * `additionalProperties`.
- */
+/** `Type.Record` writes this pattern for arbitrary names, but many generators support only `additionalProperties`. */
 const ANY_NAME = '^.*$'
 
-/**
- * Collects the named components of an OpenAPI document. A schema with a `title` becomes a component to which all its uses
- * refer, so that generated clients have one type for it.
- */
+/** All uses of a schema with a `title` refer to one component, so that generated clients have one type for it. */
 class Components {
   readonly schemas: Record<string, JsonObject> = {}
   readonly responses: Record<string, JsonObject> = {}
   readonly headers: Record<string, JsonObject> = {}
 
-  /** Returns the schema as it appears in the document. Throws if two different schemas have the same title. */
+  /** Throws if two different schemas have the same title. */
   schema(given: JsonObject): JsonObject {
     const { title } = given
     const schema = this.#inline(given)
@@ -265,7 +255,7 @@ class Components {
     for (const keyword of SCHEMA_KEYWORDS) {
       if (schema[keyword] !== undefined) schema[keyword] = this.#any(schema[keyword])
     }
-    // Generators for OpenAPI 3.0 do not know `const`, with which the discriminator's values are declared.
+    // Discriminators use `const`, which generators for OpenAPI 3.0 do not know.
     if (schema.const !== undefined) {
       schema.enum = [schema.const]
       delete schema.const
@@ -281,7 +271,7 @@ class Components {
   }
 }
 
-/** Moves the default into the description, because openapi-typescript makes a field with a `default` required. */
+/** The default goes into the description, because openapi-typescript makes a field with a `default` required. */
 function withoutDefault({ default: byDefault, ...schema }: JsonObject): Record<string, unknown> {
   if (byDefault === undefined) return schema
   const description = typeof schema.description === 'string' ? `${schema.description} ` : ''

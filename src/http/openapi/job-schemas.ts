@@ -1,4 +1,4 @@
-/** Schemas of a job as its account reads it (SPEC §2.5): one for each status, and unions of them. */
+/** Defines the schemas of a job as its account reads it (SPEC §2.5). */
 import { INCLUDES } from '../../job/job-record.ts'
 import { type Schema, Type } from '../../typed-schema.ts'
 import { EXAMPLE_JOB_ID } from './examples.ts'
@@ -8,7 +8,7 @@ export const jobId = Type.String({
   description: 'The job ID, a version 7 UUID.',
 })
 
-/** Allows any text, because a text that is not a job ID gets the same 404 as an unknown job. */
+/** Any text is allowed, because a text that is not a job ID gets the same 404 as an unknown job. */
 export const jobIdParam = Type.Object({
   jobId: Type.String({
     description: 'The job ID. It is not case-sensitive.',
@@ -16,7 +16,7 @@ export const jobIdParam = Type.Object({
   }),
 })
 
-/** Returns a union of schemas that have a title and differ in the constant `status`. */
+/** Unites schemas that have a title and differ in the constant `status`. */
 function byStatus(title: string, description: string, schemas: Readonly<Record<string, Schema>>): Schema {
   const mapping = Object.entries(schemas).map(([status, schema]) => [
     status,
@@ -81,7 +81,7 @@ const jobResult = Type.Object(
   { title: 'JobResult', description: "The model's answer." },
 )
 
-/** The query parameter `include` of reads. `convertQuery` splits its value at commas. */
+/** `convertQuery` splits the parameter at commas. */
 export const includeParameter = Type.Optional(
   Type.Array(Type.Enum([...INCLUDES]), {
     description: 'What to add to each job, separated by commas.',
@@ -182,7 +182,6 @@ export const endedJob = byStatus('EndedJob', 'A finished job.', {
   failed: failedJob,
 })
 
-/** The response to a single create that timed out before the job finished. */
 export const timedOut = Type.Object(
   { status: Type.Literal('timeout'), job_id: jobId },
   {
@@ -206,7 +205,7 @@ const payload = {
   ),
 }
 
-/** The body of a callback (SPEC §6). */
+/** SPEC §6 describes callbacks. */
 export const callbackEvent = byStatus(
   'CallbackEvent',
   'A finished job, with the payload that you asked to get back.',

@@ -1,6 +1,6 @@
 /**
- * Schemas of responses in the OpenAPI documents (SPEC §2.6, §7). They only document: responses are written as JSON text and not
- * checked.
+ * Defines the responses in the OpenAPI documents (SPEC §2.6, §7). The schemas only document: responses are not checked against
+ * them.
  */
 
 import { type Schema, Type } from '../../typed-schema.ts'
@@ -32,7 +32,6 @@ const error = Type.Object(
 )
 
 interface More {
-  /** Response headers in addition to those of every response. */
   readonly headers?: Record<string, Schema>
   readonly examples?: readonly object[]
 }
@@ -48,7 +47,7 @@ export function success(description: string, data: Schema, { headers = {}, examp
 
 const header = (description: string) => Type.String({ description })
 
-/** The response header that every response has. */
+/** Every response has this header. */
 export const REQUEST_ID = {
   description: "The ID of the request in the server's log: the request's own X-Request-Id if that is valid.",
   schema: { type: 'string' },
@@ -75,7 +74,7 @@ const SIMULATED = {
 }
 const ALLOW = { allow: header('The methods that the path supports, such as `GET, HEAD, OPTIONS`.') }
 
-/** The request header that makes it safe to repeat a single create or a batch. */
+/** With this header, a client can safely repeat a create request. */
 export const idempotencyHeader = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
@@ -110,14 +109,13 @@ export const answers = {
 } as const
 
 interface ErrorResponse {
-  /** The name under `components.responses`. */
+  /** The document has the response under this name in `components.responses`. */
   readonly name: string
   readonly description: string
   readonly headers?: Record<string, Schema>
   readonly example: HttpError
 }
 
-/** The error responses of an API, by HTTP status. */
 export type ErrorResponses = Readonly<Record<number, ErrorResponse>>
 
 export const ERRORS: ErrorResponses = {
