@@ -1,7 +1,4 @@
-/**
- * Defines what operators see of accounts, keys and usage: the schemas, and functions that convert records of the store to them.
- * Times are Unix seconds.
- */
+/** Defines what operators see of accounts, keys and usage, and converts records of the store. Times are Unix seconds. */
 import { amountOf, microsOf } from '../job/amount.ts'
 import type { AccountRecord, AccountStore, KeyRecord, OwnCap, OwnCaps } from '../store/account-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
@@ -107,8 +104,7 @@ export function ownCapsOf(given: Partial<Caps>): Partial<OwnCaps> {
 const PAGE_SIZE = 50
 
 /**
- * Returns null if the account does not exist. In every collation, a name comes after the name without its last character, from
- * which this search starts.
+ * Searches from the name without its last character, which every collation sorts before the name. Returns null if not found.
  */
 export async function findAccount(
   store: Pick<AccountStore, 'listAccounts'>,

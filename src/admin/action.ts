@@ -1,6 +1,6 @@
 /**
- * Defines the type of admin actions. The route, its documentation, the audit entry and the command of an action follow from one
- * declaration in `actions/`.
+ * Defines admin actions. One declaration in `actions/` determines the route, its documentation, the audit entry and the
+ * command.
  */
 import type { Clock } from '../clock.ts'
 import { readBatchId, readJobId } from '../job/job-id.ts'

@@ -1,7 +1,4 @@
-/**
- * Defines what operators see of batches of OpenAI's API: the schemas, and functions that convert records of the store to them.
- * Times are Unix seconds.
- */
+/** Defines what operators see of batches of OpenAI's API, and converts records of the store. Times are Unix seconds. */
 import { aboutOf, isLarge, progressOf } from '../batches/progress.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { type BatchLine, ENDED_STATUSES, OPEN_STATUSES, type StoredBatch } from '../store/batch-store.ts'

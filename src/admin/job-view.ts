@@ -1,6 +1,6 @@
 /**
- * Defines what operators see of jobs and callbacks: the schemas, and functions that convert records of the store to them. Times
- * are Unix seconds; those of jobs have fractions.
+ * Defines what operators see of jobs and callbacks, and converts records of the store. Times are Unix seconds; those of jobs
+ * have fractions.
  */
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'

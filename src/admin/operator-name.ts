@@ -1,7 +1,4 @@
-/**
- * Defines which names of operators the audit log accepts. Browsers load this file for the dashboard, so it must not import
- * anything.
- */
+/** Defines which names of operators are valid. The dashboard's page loads this file, so it must not import anything. */
 
 export const MAX_CHARACTERS = 64
 /** Such characters move a terminal's cursor, change the writing direction or end a line. */

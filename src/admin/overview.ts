@@ -1,7 +1,4 @@
-/**
- * Defines what operators see of a node, its metric samples and its settings: the schemas, and the stream of samples. Times are
- * Unix seconds.
- */
+/** Defines what operators see of a node, its metric samples and its settings. Times are Unix seconds. */
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, count, orNull, unixTime, unixTimeOrNull } from './fields.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Explains why an admin action was refused or only partly carried out, for the audit log and for commands.
- * `http/admin/action-routes.ts` maps each reason to an HTTP error.
+ * Explains why an admin action was refused or only partly carried out. `http/admin/action-routes.ts` maps the reasons to
+ * errors.
  */
 
 export type RefusalReason =

@@ -28,14 +28,11 @@ export interface CreateRequestsOptions {
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
 }
 
-/**
- * Handlers of routes with `config.create` call this. Throws the validation error of a small body; a thread validated a large
- * one.
- */
+/** Handlers of routes with `config.create` call this. Throws the validation error of a small body; large ones are valid. */
 export function elementsOf(request: FastifyRequest, limits: PartLimits): readonly CreateElement[] {
   if (request.largeBody !== null) {
-    // The body looks empty to Fastify if a thread has read it, and its validation fails before that of the query. So the query
-    // is validated here.
+    // If a thread has read the body, the body looks empty to Fastify and fails validation, so Fastify does not validate the
+    // query.
     const validate = request.getValidationFunction('querystring')
     if (validate?.(request.query) === false) {
       const [error] = validate.errors ?? []

@@ -1,6 +1,4 @@
-/**
- * Serves the files of the dashboard without authentication. Its data comes from the admin API, which requires an admin token.
- */
+/** Serves the files of the dashboard to anyone. Its data comes from the admin API, which requires an admin token. */
 import './request-context.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'

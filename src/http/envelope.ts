@@ -1,6 +1,4 @@
-/**
- * Sends responses in the shape of Parley's own API (SPEC §2.6), and errors in the shape of the API that the path belongs to.
- */
+/** Sends responses in the shape of Parley's own API (SPEC §2.6), and errors in the shape of the API of the path. */
 import type { FastifyReply } from 'fastify'
 import type { HttpError } from './errors.ts'
 

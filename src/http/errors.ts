@@ -120,9 +120,7 @@ export const otherTier = (account: string, tier: string) =>
     `tier: account ${account} has ${tier}. Use that tier, or change the tier of the account first.`,
   )
 
-/**
- * Unknown, expired and malformed IDs and those of other accounts get the same error, so nobody can find out which IDs exist.
- */
+/** Unknown, expired and malformed IDs and those of other accounts get the same error, which hides which IDs exist. */
 export const noSuchJob = () =>
   new HttpError(404, 'Job not found.', 'The job does not exist or has expired. Check the job ID.')
 

@@ -113,10 +113,7 @@ function isSlowBody(bytes: Buffer): boolean {
   return bytes.length > LONG_STRINGS_BYTES || !isMostlyStrings(bytes, LONG_STRINGS_QUOTES, LONG_STRINGS_OTHER)
 }
 
-/**
- * Rejects with the error of the first violated rule, or of `RequestCpu`. The buffer is empty afterwards, because it is
- * transferred.
- */
+/** Rejects with the error of the first violated rule, or of `RequestCpu`. The transferred buffer is empty afterwards. */
 async function readLargeBody(
   request: FastifyRequest,
   bytes: Buffer,
@@ -125,8 +122,7 @@ async function readLargeBody(
   const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
-  // A transfer takes the whole buffer. The buffer of a body of unknown length is far larger than the body, so the body is
-  // copied.
+  // A transfer takes the whole buffer, which is far larger than a body of unknown length. So such a body is copied.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {

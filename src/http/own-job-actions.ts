@@ -189,10 +189,7 @@ const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
-/**
- * Resolves with null if no node runs the job, its messages are too long, or counting takes too long or fails, because it must
- * always be possible to cancel a job.
- */
+/** It must be possible to cancel any job, so errors of counting and too long messages result in null, not in a rejection. */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {
     const messagesJson = await store.heldMessages(request.caller.account, jobId, COUNTED_BYTES)

@@ -43,9 +43,7 @@ export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
   /** On these connections, at least one request had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
-  /**
-   * The current requests of these connections got their full timeout again, because the connections were not read for a while.
-   */
+  /** These connections were not read for a while, so their current requests got their full timeout again. */
   readonly #late = new Map<Socket, RequestLine>()
 
   constructor(options: PipelinedRequestsOptions) {
@@ -117,8 +115,7 @@ class RequestLine {
       options.share.release(this.#sender, this.#waitingBytes)
       this.#endLate()
     })
-    // Node resumes reading at the end of each request, and when a client has caught up with a response. The connection must
-    // stay paused.
+    // Node resumes reading at the end of a request, and when a client catches up with a response. The connection stays paused.
     socket.on('resume', this.#pause)
   }
 

@@ -8,9 +8,7 @@ const NUMBER = /^-?\d{1,15}(\.\d{1,9})?$/
 
 type Properties = Readonly<Record<string, { readonly type?: string }>>
 
-/**
- * Routes use this as `preValidation` hook. The values of a list are separated by commas, and repeated parameters are joined.
- */
+/** This `preValidation` hook splits the values of lists at commas, and joins repeated parameters. */
 export function convertQuery(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   const given = request.query as Record<string, unknown>
   const names = Object.keys(given)

@@ -73,9 +73,7 @@ export interface ServerOptions {
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 /** Node looks for requests that have timed out this often. */
 const CONNECTIONS_CHECK_MS = 1000
-/**
- * Proxies usually close idle connections after 60 s. A longer time ensures that they never use a connection that is closing.
- */
+/** Proxies usually close idle connections after 60 s. This time is longer, so that they never use a closing connection. */
 const KEEP_ALIVE_MS = 75_000
 /** A header takes far more memory than its text, and 16 KiB of text can contain 2,000 headers. */
 const MAX_HEADERS = 200

@@ -18,8 +18,8 @@ export interface FieldPolicy {
   readonly supported: readonly string[]
   readonly ignored: readonly string[]
   /**
-   * Returns whether a value is neutral, which means that it does not change the answer. Unsupported fields can have neutral
-   * values, too. If several fields must be rejected, the error names the one that comes first here.
+   * Returns whether a value is neutral: it does not change the answer. Unsupported fields can have neutral values, too. Of
+   * several fields that must be rejected, the error names the one that comes first here.
    */
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }

@@ -137,9 +137,7 @@ declare module 'fastify' {
     admin: AdminCaller
   }
   interface FastifyContextConfig {
-    /**
-     * `adminAction` is true if the route changes something or shows secrets, so that a read-only admin token must not call it.
-     */
+    /** `adminAction` is true if the route changes something or shows secrets, so read-only admin tokens are rejected. */
     adminAction?: true
   }
 }
@@ -158,8 +156,7 @@ export async function adminRoutes(app: FastifyInstance, options: AdminOptions): 
       scope.addHook('onRequest', async (request, reply) => {
         reply.header('cache-control', 'no-store')
         const given = tokenOf(request)
-        // The token is checked even if the address must wait, because wrong tokens from a shared address must not lock out
-        // operators.
+        // The token is checked even if the address must wait. Wrong tokens from a shared address must not lock out operators.
         const network = networkOf(addressOf(request))
         const waitMs = failures.waitMs(network, MAX_FAILURES)
         const caller = given === undefined ? null : await tokens.callerOf(given, waitMs === 0)

@@ -12,9 +12,7 @@ import { errors, REQUEST_ID } from './schemas.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
-    /**
-     * Generated clients name the route like this, and the name is unique in its document. A route without it is not documented.
-     */
+    /** Generated clients use this name, which is unique in its document. A route without a name is not documented. */
     operationId?: string
     /** The summary is one line without a full stop. */
     summary?: string

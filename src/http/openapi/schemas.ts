@@ -1,7 +1,4 @@
-/**
- * Defines the responses in the OpenAPI documents (SPEC §2.6, §7). The schemas only document: responses are not checked against
- * them.
- */
+/** Defines the responses in the OpenAPI documents (SPEC §2.6, §7). Actual responses are not checked against these schemas. */
 
 import { type Schema, Type } from '../../typed-schema.ts'
 import {
