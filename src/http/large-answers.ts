@@ -1,7 +1,7 @@
 /**
- * Sends large responses within the byte budget: a response stays in memory until its client has read it, and clients may read
- * slowly. If the unread responses of an account reach its part of the budget, its further large responses become 503. Small
- * responses fit into the buffers of the operating system and are always sent.
+ * Sends large responses within the byte budget, because a response stays in memory until its client has read it. An account
+ * whose unread responses fill its part of the budget gets 503 instead of further ones. Small responses fit into the buffers of
+ * the operating system and are always sent.
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -10,10 +10,10 @@ import { answerBytes, type ByteShare } from '../sharing/byte-budget.ts'
 import type { HttpError } from './errors.ts'
 import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/memory-share.ts'
 
-/** A response is large if it has more characters or bytes than this. */
+/** A response with more characters or bytes is large. */
 export const LARGE_ANSWER = 65_536
 
-/** An upper bound for the bytes of a response around its text. */
+/** The part of a response that is not its text fits into this many bytes. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {
@@ -31,16 +31,13 @@ export class LargeAnswers {
     this.#answers = new MemoryShare({ ...options, name: 'answers' })
   }
 
-  /**
-   * Counts the bytes of a large response. Call it before loading the text, of at least `textBytes` bytes. Throws the error for
-   * the caller.
-   */
+  /** Counts a large response before its text, of at least `textBytes`, is loaded. Throws a 503 if it does not fit. */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
     const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error
   }
 
-  /** Counts the bytes of a response if it is large. Returns false if it must not be sent now. */
+  /** Returns false if the response is large and must not be sent now. */
   mayHold(request: FastifyRequest, textLength: number): boolean {
     if (textLength + ENVELOPE <= LARGE_ANSWER || request.answerBytes > 0) return true
     const bytes = answerBytes(textLength)
@@ -49,10 +46,7 @@ export class LargeAnswers {
     return true
   }
 
-  /**
-   * A hook that runs just before the response is written. It sends a large response in pieces, and counts its bytes unless that
-   * was done before.
-   */
+  /** Runs just before the response is written. Sends a large one in pieces, and counts it unless it is counted already. */
   send(request: FastifyRequest, reply: FastifyReply, payload: unknown, done: OnPayload): void {
     if (payload instanceof Readable && request.answerBytes > 0) {
       const onClose = () => payload.destroy()
@@ -75,8 +69,7 @@ export class LargeAnswers {
       if (error) done(error)
       else this.#stream(request, reply, payload, done)
     }
-    // If there is room, the response must be sent before this function returns, because Fastify does not wait: the handler may
-    // have ended.
+    // If there is memory, `done` must be called before this function returns: Fastify does not wait if the handler has ended.
     const error = request.answerBytes > 0 ? null : this.#reserve(request, answerBytes(payload.length))
     if (error instanceof Promise) void error.then(end)
     else end(error)
@@ -98,7 +91,7 @@ export class LargeAnswers {
       socket.off('close', onClose)
       this.#release(request)
     })
-    // If the connection closes before the first piece was requested, Node does not end the stream.
+    // If the connection closes before Node has requested a piece, Node does not end the stream.
     const onClose = () => pieces.destroy()
     socket.once('close', onClose)
     if (socket.destroyed) pieces.destroy()
@@ -112,12 +105,12 @@ export class LargeAnswers {
   }
 }
 
-/** The length of a piece, in UTF-16 units or bytes. */
+/** The unit is UTF-16 units for texts, and bytes for buffers. */
 const PIECE = 65_536
 
 /**
- * Streams a text or a buffer in small pieces. A response that is sent in one piece is copied into the buffers of its connection
- * at once. Its progress would then be invisible, and a slow reader would look like a client that does not read.
+ * Streams in small pieces. One large piece would hide the progress in the connection's buffers, and a slow reader would look
+ * like a client that does not read.
  */
 export class Pieces extends Readable {
   readonly #whole: string | Buffer
@@ -140,7 +133,7 @@ export class Pieces extends Readable {
     let end = Math.min(this.#at + PIECE, whole.length)
     if (typeof whole === 'string') {
       // A surrogate pair must not be split.
-      if (isHighSurrogate(whole.charCodeAt(end - 1)) && isLowSurrogate(whole.charCodeAt(end))) end += 1
+      if ((whole.codePointAt(end - 1) ?? 0) > 0xffff) end += 1
       this.push(Buffer.from(whole.slice(this.#at, end)))
     } else {
       this.push(whole.subarray(this.#at, end))
@@ -152,12 +145,4 @@ export class Pieces extends Readable {
     this.#onClosed?.()
     callback(error)
   }
-}
-
-function isHighSurrogate(unit: number): boolean {
-  return unit >= 0xd800 && unit < 0xdc00
-}
-
-function isLowSurrogate(unit: number): boolean {
-  return unit >= 0xdc00 && unit < 0xe000
 }
