@@ -1,5 +1,5 @@
 /**
- * Defines all errors of the API (SPEC §2.6 and §7), except those of an overloaded server in `load-shedding/unavailable.ts`. An
+ * Defines all errors of the API (SPEC §2.6 and §7), except those of an overloaded server (`load-shedding/unavailable.ts`). An
  * error that is not an `HttpError` becomes a 500.
  */
 
