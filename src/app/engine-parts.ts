@@ -19,7 +19,7 @@ import type { AnswerReader } from '../queue/read-answer.ts'
 import { RemoteResults } from '../queue/remote-results.ts'
 import type { CacheKeyOf } from '../queue/response-cache.ts'
 import { Worker } from '../queue/worker.ts'
-import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
+import type { ByteBudget } from '../sharing/byte-budget.ts'
 import type { Store } from '../store/store.ts'
 import { errorFields, type Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -27,7 +27,7 @@ import { isTracing, tracedExecution, tracedPoster } from '../telemetry/traces.ts
 import type { Router } from '../upstreams/model-server.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import { jobSlots, memoryBytes } from './slots.ts'
+import { jobSlots } from './slots.ts'
 
 export interface NodeParts {
   readonly store: Store
@@ -45,6 +45,19 @@ export type StartHeartbeat = (onExpired: () => void) => Promise<Heartbeat>
 export interface HeartbeatParts extends Pick<NodeParts, 'settings' | 'node' | 'clock' | 'log'> {
   /** Reports that the heartbeat thread has exited. The process must then exit before its lease expires. */
   readonly onFatal: (error: Error) => void
+}
+
+export interface EngineParts
+  extends Omit<NodeParts, 'worker' | 'pendingResponses'>,
+    Pick<CallbackParts, 'poster' | 'random'> {
+  readonly simulated?: boolean
+  readonly role: Role
+  readonly randomHex: (bytes: number) => string
+  readonly pool: Pick<CpuPool, 'run'>
+  readonly upstreams: ModelRouter
+  /** `prices` is null if no model has a price. */
+  readonly prices: CurrentPrices | null
+  readonly startHeartbeat: StartHeartbeat
 }
 
 export function heartbeatStarter({ settings, node, clock, log, onFatal }: HeartbeatParts): StartHeartbeat {
@@ -182,23 +195,6 @@ export function createDispatcher({
     },
     onError: (error) => log.error(errorFields(error), 'an error delays callbacks; retrying'),
   })
-}
-
-export interface EngineParts
-  extends Omit<NodeParts, 'worker' | 'pendingResponses'>,
-    Pick<CallbackParts, 'poster' | 'random'> {
-  readonly simulated?: boolean
-  readonly role: Role
-  readonly randomHex: (bytes: number) => string
-  readonly pool: Pick<CpuPool, 'run'>
-  readonly upstreams: ModelRouter
-  /** `prices` is null if no model has a price. */
-  readonly prices: CurrentPrices | null
-  readonly startHeartbeat: StartHeartbeat
-}
-
-export function createByteBudget(settings: Settings): ByteBudget {
-  return new ByteBudget(memoryBytes(settings), callbackBytes(settings.callbacks.in_flight_bytes))
 }
 
 interface ContextShiftParts extends Pick<EngineParts, 'pool' | 'clock' | 'metrics' | 'log'> {

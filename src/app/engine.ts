@@ -17,12 +17,12 @@ import { AnswerReader } from '../queue/read-answer.ts'
 import { cacheKeys } from '../queue/response-cache.ts'
 import { retentionLoop } from '../queue/retention.ts'
 import type { Worker } from '../queue/worker.ts'
+import { ByteBudget, callbackBytes } from '../sharing/byte-budget.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import { errorFields } from '../telemetry/log.ts'
 import { activeTraceparent, isTracing, tracedRouter } from '../telemetry/traces.ts'
 import type { ModelRouter } from '../upstreams/router.ts'
 import {
-  createByteBudget,
   createCancellation,
   createContextShifts,
   createDispatcher,
@@ -31,6 +31,7 @@ import {
   createWorker,
   type EngineParts,
 } from './engine-parts.ts'
+import { memoryBytes } from './slots.ts'
 
 export type Engine = ReturnType<typeof createEngine>
 
@@ -40,7 +41,7 @@ export function createEngine(parts: EngineParts) {
   const tiers = new Tiers(tiersOf(settings))
   const router = isTracing() ? tracedRouter(upstreams) : upstreams
   const pendingResponses = new PendingResponses(clock, settings.sync.max_waiters)
-  const bytes = createByteBudget(settings)
+  const bytes = new ByteBudget(memoryBytes(settings), callbackBytes(settings.callbacks.in_flight_bytes))
   const dispatcher = createDispatcher({ ...parts, bytes: bytes.callbacks })
   const common = { ...parts, pendingResponses, bytes }
   const weightOf = (tier: string) => tiers.of(tier).weight
