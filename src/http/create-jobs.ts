@@ -42,7 +42,7 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
   }
   if (request.validationError) throw request.validationError
   const text = request.bodyText ?? ''
-  // Otherwise, the text would stay in memory while the caller waits.
+  // The text need not stay in memory while the caller waits.
   request.bodyText = null
   return request.route.config.create === 'batch'
     ? createElements({ kind: 'batch', text, value: request.body as readonly BatchElement[] }, limits)

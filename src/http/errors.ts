@@ -254,13 +254,13 @@ export const bodyTakesTooMuchMemory = () =>
     'Parsing the body needs more memory than this server allows for one body (cpu.thread_heap_mb). Send a body with fewer values.',
   )
 
-/** Nobody reads this error. */
+/** The client has disconnected, so nobody reads this error. */
 export const clientGone = () =>
   new HttpError(400, 'The connection was closed before the request was accepted.')
 
 export const internalError = () => new HttpError(500, 'Internal server error.')
 
-/** During an upgrade, a node of an earlier version would run the job without the field. */
+/** During an upgrade, a node of an earlier version would ignore the field and run the job. */
 const unknownToANode = (field: string) =>
   new HttpError(
     503,

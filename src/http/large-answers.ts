@@ -91,7 +91,7 @@ export class LargeAnswers {
       socket.off('close', onClose)
       this.#release(request)
     })
-    // If the connection closes before Node has requested a piece, Node does not end the stream.
+    // Node does not end the stream if the connection closes before the first piece was requested. This listener does.
     const onClose = () => pieces.destroy()
     socket.once('close', onClose)
     if (socket.destroyed) pieces.destroy()

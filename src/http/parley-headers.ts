@@ -1,5 +1,5 @@
 /**
- * Parley's own response headers: `x-parley-ignored` lists what Parley does not check in a request's schemas, and
+ * Parley adds its own response headers: `x-parley-ignored` lists what Parley does not check in a request's schemas, and
  * `x-parley-simulated` marks answers of the simulator.
  */
 import type { CreateElement } from '../job/create-body.ts'

@@ -75,7 +75,7 @@ export class PipelinedRequests {
     const socket: HttpSocket = request.socket
     const start = () => handle.call(server, request, response)
     if (this.#lineOf(socket).add(request, response, start)) return
-    // Otherwise, Node would create thousands of responses and keep them until the connection closes.
+    // An unstopped parser would create thousands of responses and keep them until the connection closes.
     if (socket.parser) socket.parser.onIncoming = () => STOP
     server.emit('clientError', Object.assign(new Error('too many wait'), { code: TOO_MANY_WAIT }), socket)
   }

@@ -17,7 +17,7 @@ import './request-context.ts'
 
 /** Responses that the rate allows in this time are sent at once. */
 const BURST_MS = 1000
-/** 10 MB of bodies cost the CPU pool as much time as 5,000 unknown keys cost the event loop. */
+/** Bodies count, because 10 MB of them cost the CPU pool as much time as 5,000 unknown keys cost the event loop. */
 const COUNTED_BYTES = 2 * 1024
 const COUNTED_SENT_BYTES = 16 * 1024
 const LONGEST_DELAY_MS = 10_000

@@ -290,7 +290,7 @@ function reject(
   { bodies, rejections, otherApi }: ServerOptions,
 ): void {
   rejections.pace(request, () => void sendErrorOf(otherApi, reply, error))
-  // Otherwise, the body would stay in memory while the response is delayed.
+  // The body need not stay in memory while the response is delayed.
   bodies.release(request)
 }
 

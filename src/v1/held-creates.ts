@@ -71,7 +71,7 @@ export class HeldCreates {
     const { body: value, largeBody, route } = request
     const { translation = '' } = route.config
     const text = request.bodyText ?? ''
-    // Otherwise, the text would stay in memory while the caller waits.
+    // The text need not stay in memory while the caller waits.
     request.bodyText = null
     const [element] =
       largeBody?.elements ?? elementsOfBody(translation, { text, value }, this.#options.limits)
@@ -190,7 +190,7 @@ function listIgnored(element: CreateElement, reply: FastifyReply): void {
   if (ignored !== null) reply.header(IGNORED_HEADER, ignored)
 }
 
-/** Returns what equal requests have in common; null for a request with an Idempotency-Key, which replaces that. */
+/** Returns what equal requests have in common, or null if the request has an Idempotency-Key. */
 function equalRequest(
   { headers, caller, route, body, largeBody }: FastifyRequest,
   element: CreateElement,

@@ -1,4 +1,4 @@
-/** The OpenAPI document of `/v1`. Its schemas validate nothing: `fields.ts` and its users check the bodies. */
+/** Describes `/v1` in an OpenAPI document. Its schemas validate nothing: `fields.ts` and its users check the bodies. */
 import type { ApiDocument } from '../http/openapi/routes.ts'
 import { ROLES } from '../job/job.ts'
 import { jobOptions } from '../job/options.ts'

@@ -1,6 +1,6 @@
 /**
- * OpenAI's API below `/v1`, for its official clients. Only this folder knows OpenAI's shapes; it knows neither SQL nor model
- * servers.
+ * Serves OpenAI's API below `/v1` to its official clients. Only this folder knows OpenAI's shapes; it knows neither SQL nor
+ * model servers.
  *
  * - `config: { bearer: true }` requires an API key in `Authorization: Bearer`. With `translation`, a thread translates large
  *   bodies (`read-body.ts`) and puts the job into `request.largeBody`.

@@ -1,4 +1,4 @@
-/** Admin actions on accounts. The audit log records each access to a secret, but not the secret. */
+/** Declares the admin actions on accounts. The audit log records each access to a secret, but not the secret. */
 import { rotateSecret } from '../../accounts/key.ts'
 import { amountText, microsOf } from '../../job/amount.ts'
 import { checkCallbackUrl, readNetworks } from '../../net/ssrf-guard.ts'

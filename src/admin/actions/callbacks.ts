@@ -1,4 +1,4 @@
-/** Admin actions on callbacks. */
+/** Declares the admin actions on callbacks. */
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
 import { accountName, count, defined, strict } from '../fields.ts'

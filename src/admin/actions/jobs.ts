@@ -1,4 +1,4 @@
-/** Admin actions on jobs, on batches of OpenAI's API, and on the database that stores them. */
+/** Declares the admin actions on jobs, on batches of OpenAI's API, and on the database that stores them. */
 
 import type { StoredFile } from '../../store/file-store.ts'
 import type { OperatorStore } from '../../store/operator-store.ts'

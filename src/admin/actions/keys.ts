@@ -1,4 +1,4 @@
-/** Admin actions on API keys. The audit log records the ID of a key, but not the key. */
+/** Declares the admin actions on API keys. The audit log records the ID of a key, but not the key. */
 
 import { issueKey, keyEndMs, MOST_DAYS, rotateKey } from '../../accounts/key.ts'
 import { Type } from '../../typed-schema.ts'

@@ -1,4 +1,4 @@
-/** Admin actions that rerun finished jobs: one job, or the jobs that a search finds. */
+/** Declares the admin actions that rerun finished jobs: one job, or the jobs that a search finds. */
 
 import { wait } from '../../clock.ts'
 import { isJobId, JOB_ID } from '../../job/job-id.ts'

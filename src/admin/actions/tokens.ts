@@ -1,4 +1,4 @@
-/** Admin actions on admin tokens. The audit log records the ID and the name of a token, but not the token. */
+/** Declares the admin actions on admin tokens. The audit log records the ID and the name of a token, but not the token. */
 import { randomBytes } from 'node:crypto'
 import { Type } from '../../typed-schema.ts'
 import { adminAction } from '../action.ts'
