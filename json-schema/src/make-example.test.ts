@@ -43,6 +43,7 @@ const EXACT: [schema: unknown, value: unknown][] = [
   [{ type: 'number', multipleOf: 0.1, minimum: 1.05, maximum: 1.19 }, 1.1],
   [{ type: 'number', multipleOf: 0.1, minimum: 0.25, maximum: 0.36 }, 0.3],
   [{ type: 'string', pattern: '^(?:abc|x)$', maxLength: 2 }, 'x'],
+  [{ type: 'string', pattern: '^a{2,5}$', maxLength: 2 }, 'aa'],
   [{ type: 'integer', multipleOf: 7, minimum: 8 }, 14],
   [{ type: 'string', maxLength: 3 }, 'sim'],
   [{ type: 'array', items: { type: 'integer' } }, [1]],

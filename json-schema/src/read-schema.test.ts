@@ -249,6 +249,11 @@ const REFUSED: [schema: unknown, path: string, rule: RegExp][] = [
   [{ enum: Array(MAX_SCHEMA_PARTS).fill(1) }, 'schema.enum', /exceed 20000 parts/],
   [{ const: Array(MAX_SCHEMA_PARTS).fill(1) }, 'schema.const', /exceed 20000 parts/],
   [{ required: Array(MAX_SCHEMA_PARTS).fill('a') }, 'schema.required', /exceed 20000 parts/],
+  [
+    { dependentRequired: Object.fromEntries(Array.from({ length: MAX_SCHEMA_PARTS }, (_, at) => [at, []])) },
+    'schema.dependentRequired',
+    /exceed 20000 parts/,
+  ],
   [{ anyOf: Array(MAX_SCHEMA_PARTS).fill({}) }, 'schema.anyOf', /exceed 20000 parts/],
   [
     { properties: Object.fromEntries(Array.from({ length: MAX_SCHEMA_PARTS }, (_, at) => [`p${at}`, {}])) },

@@ -37,7 +37,19 @@ export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${
 const FINGERPRINT = 'batch'
 /** How long the keys are stored after the batch's deadline, in milliseconds. They are not needed by then. */
 const REMEMBER_MS = 86_400_000
-const LASTING = ['invalid', 'model not allowed', 'too many tokens', 'too many output tokens']
+/** Whether a line with this error can never start. Other lines are tried again later. */
+const NEVER_STARTS: Readonly<Record<AdmissionError['kind'], boolean>> = {
+  invalid: true,
+  'model not allowed': true,
+  'too many tokens': true,
+  'too many output tokens': true,
+  'priority not allowed': true,
+  suspended: false,
+  'unknown to a node': false,
+  'create rate': false,
+  'monthly cap': false,
+  quota: false,
+}
 
 export class LineStarts {
   readonly #options: LineStartsOptions
@@ -59,7 +71,7 @@ export class LineStarts {
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
     if (!admission.ok) {
       const { error } = admission
-      return { kind: LASTING.includes(error.kind) ? 'refused' : 'later', error }
+      return { kind: NEVER_STARTS[error.kind] ? 'refused' : 'later', error }
     }
     const [job] = admission.jobs
     if (job === undefined) throw new Error('no job was admitted')

@@ -110,7 +110,7 @@ test('attempts that a stop cuts off are due at once and do not count, and delive
 
 test('attempts in progress may end though a stop cannot return the deliveries that wait', async (t) => {
   const unavailable = Promise.withResolvers<void>()
-  const { dispatcher, receiver, ended, oweNow } = await start(t, {
+  const { dispatcher, receiver, ended, errors, oweNow } = await start(t, {
     reply: () => STALL,
     wrap: (store) =>
       instead(store, 'deferCallbacks', async () => {
@@ -126,6 +126,7 @@ test('attempts in progress may end though a stop cannot return the deliveries th
   receiver.release()
   await stopped
   assert.deepEqual(ended.nexts, ['delivered', 'delivered'])
+  assert.deepEqual(errors.map(String), ['StoreUnavailable: full'])
 })
 
 test('an attempt that the database cannot record is recorded later, and the callback is not sent again', async (t) => {

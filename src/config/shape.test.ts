@@ -23,7 +23,8 @@ const VALUES = [null, true, 'auto', '', -1, 0, 0.5, 1, 2 ** 40, [], [''], [{}], 
 const satisfies = new Ajv({ strictTypes: false }).compile(settingsSchema)
 
 test('the table uses no keyword that the check does not know', () => {
-  for (const keyword of keywordsOf(settingsSchema)) assert.ok(UNDERSTOOD.has(keyword), keyword)
+  for (const keyword of keywordsOf(settingsSchema))
+    assert.ok(UNDERSTOOD.has(keyword), `${keyword}: check it in settingsProblems (load.ts)`)
 })
 
 test('settings with any one value replaced, removed or added have problems exactly if Ajv finds one', () => {

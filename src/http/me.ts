@@ -8,7 +8,7 @@ import { CACHE_TTL_S, TIMEOUT_S } from '../job/field-rules.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
 import type { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { UsageStore } from '../store/usage-store.ts'
-import { Type } from '../typed-schema.ts'
+import { type Static, Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
 import { type HttpError, tooManyReads } from './errors.ts'
 import { errors, success } from './openapi/schemas.ts'
@@ -123,7 +123,7 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       ])
       const costCap = caps?.cost ?? null
       const { count: reads, leftMs } = options.readCounter.peek(keyId)
-      const data = {
+      const data: Static<typeof me> = {
         account,
         key_id: keyId,
         tier: tier.name,

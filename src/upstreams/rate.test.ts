@@ -57,11 +57,13 @@ async function startTwo() {
   const clock = new FakeClock()
   const state = newRateState(clock.steadyMs())
   const counts = { exchanges: 0 }
+  const asks: NodeAsk[] = []
   const bookOf = (node: string): RateBook => ({
     isOn: () => true,
     isShared: true,
     exchange: async (limits, ask) => {
       counts.exchanges += 1
+      if (node === 'one') asks.push(ask)
       await setImmediate()
       return exchange(state, limits, { node, ...ask }, clock.steadyMs())
     },
@@ -69,7 +71,7 @@ async function startTwo() {
   const [one, other] = [open(clock, bookOf('one')), open(clock, bookOf('other'))]
   for (let n = 0; n < 4; n++) one.ask('small')
   await one.pass(1)
-  return { one, other, counts }
+  return { one, other, counts, asks }
 }
 
 test('accounts take turns by tokens and weight', async () => {
@@ -145,6 +147,14 @@ test('what was sent is reported within about a second, however steadily requests
     await setImmediate()
   }
   assert.ok(counts.exchanges - before >= 8, String(counts.exchanges - before))
+})
+
+test('a node asks for the next request and a second of others, however many wait', async () => {
+  const { one, asks } = await startTwo()
+  for (let n = 0; n < 100; n++) one.ask('small')
+  await one.pass(3)
+  assert.ok(asks.length > 1)
+  for (const { wants } of asks) assert.ok(wants.requests <= 2, String(wants.requests))
 })
 
 test('a request costs the same, however many accounts there are', () => {

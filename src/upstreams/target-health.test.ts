@@ -73,6 +73,8 @@ describe('a target', () => {
     ['5 refused a', 'all'],
     ['4 refused a, succeed b, refused a', 'a'],
     ['5 fail a, 1 s, check fails', 'all'],
+    // The account recovered before the check ended.
+    ['4 fail a, succeed a, check fails', ''],
     ['5 fail a, 1 s, check ok', ''],
     ['5 fail a, 1 s, check ok, fail a', 'a'],
     ['5 fail a, 1 s, check ok, fail a, 2 s, check ok, succeed a', ''],

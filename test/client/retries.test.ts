@@ -105,13 +105,14 @@ onAnyStore(() => {
       ['{"object":"list"}', /is not from a Parley server/],
       ['{"success":true,"data":{"id":1}}', /is not from a Parley server: \{"success"/],
       ['', /is not from a Parley server: \(empty\)/],
+      ['x'.repeat(9000), /is not from a Parley server: x{200}…$/],
     ] as const) {
       proxy.script({ status: 200, body })
       assert.match((await reasonOf(client.messages.create(ask), UnexpectedResponseError)).message, says)
     }
     proxy.script({ status: 301, headers: { location: 'http://127.0.0.1:1/' } })
     await assert.rejects(client.me(), /redirects/)
-    assert.equal(proxy.requests.length, 6)
+    assert.equal(proxy.requests.length, 7)
   })
 
   test('each network failure has its class', async (t) => {

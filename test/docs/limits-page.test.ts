@@ -21,7 +21,10 @@ const NO_LIMITS = [
 
 test('each setting with a number is on the page of limits, or is known to limit nothing', () => {
   const listed = limits.flatMap(({ setting }) => setting ?? [])
-  assert.deepEqual(new Set([...listed, ...NO_LIMITS]), new Set(numbersOf(DEFAULTS)))
+  const known = new Set([...listed, ...NO_LIMITS])
+  const numbers = new Set(numbersOf(DEFAULTS))
+  assert.deepEqual([...numbers.difference(known)], [], 'add them to LIMITS, or to NO_LIMITS above')
+  assert.deepEqual([...known.difference(numbers)], [], 'no such setting')
 })
 
 test('each limit has a default and either a setting or a fixed value', () => {

@@ -382,7 +382,8 @@ onAnyStore(() => {
     assert.equal(await statusOf(caller, second), 'completed')
     const { error } = await shown(caller, third)
     assert.equal(error.code, 'model_error')
-    const reason = /needs about 50\d\d tokens, and the rate .* is 2000 tokens per minute/
+    const reason =
+      /needs about 50\d\d tokens, and the rate .* is 2000 tokens per minute\. It was sent alone, and the server rejected it: Rate limit reached\.$/
     assert.match(error.upstream_message, reason)
     assert.equal(scene.models.completions().length, 3)
   })

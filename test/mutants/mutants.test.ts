@@ -51,6 +51,7 @@ const SQL: typeof EXAMPLES = [
   ['SQL: shifted comparison', '`select a from b where c < 1`', ['`select a from b where c <= 1`']],
   ['SQL: other connective', "'select a from b where c and d'", ["'select a from b where c or d'"]],
   ['SQL: other connective', "'where c between 1 and 2'", []],
+  ['SQL: other connective', '`select a from b -- c and d\nwhere e`', []],
   ['SQL: dropped limit', '`select a from b limit $1`', ['`select a from b `']],
   [
     'SQL: dropped limit',

@@ -33,6 +33,8 @@ const RULES: readonly (readonly [operator: string, found: RegExp, by: string])[]
   ['SQL: dropped distinct', /\bdistinct /g, ''],
 ]
 
+const IN_COMMENT = /--[^\n]*$/
+
 /** The edits of a string, or of the fixed parts of a template. */
 export function sqlEdits(node: SyntaxNode, text: string): readonly Edit[] {
   if (node.type === 'Literal' && typeof node.value === 'string')
@@ -52,8 +54,9 @@ export function sqlEdits(node: SyntaxNode, text: string): readonly Edit[] {
 function editsIn(start: number, end: number, text: string, isSql = false): readonly Edit[] {
   const part = text.slice(start, end)
   if (!isSql && !SQL.test(part)) return []
+  const isCode = ({ index }: RegExpExecArray) => !IN_COMMENT.test(part.slice(0, index))
   return RULES.flatMap(([operator, found, by]) =>
-    [...part.matchAll(found)].map(({ index, 0: { length } }) => {
+    [...part.matchAll(found)].filter(isCode).map(({ index, 0: { length } }) => {
       return { operator, start: start + index, end: start + index + length, by }
     }),
   )

@@ -35,7 +35,7 @@ export function callbackTests(on: On): void {
   })
 
   on('sizes are in bytes, and an address is read whatever it contains', async (store) => {
-    const url = `https://example.com/${'x'.repeat(8000)}?q=\\"#ä`
+    const url = `https://example.com/${'\\'.repeat(8000)}?q=\\"#ä`
     const callback = { url, headers: { 'x-a': '"' }, payloadJson: `"${'€'.repeat(50_000)}"` }
     const contentJson = `"${'é'.repeat(40_000)}"`
     await addEnded(store, { callback }, { outcome: { status: 'completed', contentJson } })

@@ -52,6 +52,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     reply: (request) => reply?.(hostOf(request), request) ?? { kind: 'answer' },
   })
   const ended = new Ended()
+  const errors: unknown[] = []
   const dispatcher = new CallbackDispatcher({
     store: wrap(store),
     node: 'node-a',
@@ -64,7 +65,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     slotsPerOrigin: perOrigin,
     bytes: new ByteShare(callbackBytes(maxBodyBytes)),
     onAttempt: ({ jobId }, { error }, next) => ended.add([jobId, next, error]),
-    onError: () => {},
+    onError: (error) => errors.push(error),
   })
   t.after(async () => {
     const stopped = dispatcher.stop()
@@ -104,7 +105,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   }
   const arrivedAt = (host: number) =>
     receiver.requests.filter((one) => hostOf(one) === `127.0.0.${host}`).length
-  return { store, dispatcher, clock: fake, receiver, ended, owe, oweSeveral, oweNow, arrivedAt }
+  return { store, dispatcher, clock: fake, receiver, ended, errors, owe, oweSeveral, oweNow, arrivedAt }
 }
 
 /** The recorded attempts in order. */
