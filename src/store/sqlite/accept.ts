@@ -1,6 +1,6 @@
 /** Stores new jobs in SQLite. */
 
-import { storedText, storedTextOf } from '../compressed-text.ts'
+import { storedText } from '../compressed-text.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import {
   type Accepted,
@@ -15,7 +15,7 @@ import { costOf } from './cost-caps.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
-import { FIND_CACHED } from './response-cache.ts'
+import { findCached } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
@@ -62,7 +62,7 @@ export const acceptOperations = {
       const nextTurns: NextTurns = new Map()
       for (const job of jobs) {
         const [jobId, , , , , , , , , , , , , awaited, cached] = job
-        const contentJson = cached === null ? null : findCached(file, cached, nowMs)
+        const contentJson = cached === null ? null : findCached(file, ...cached, nowMs)
         if (contentJson === null) storeJob(file, node, nowMs, job, nextTurns)
         else {
           storeAnswered(file, nowMs, job, contentJson)
@@ -93,60 +93,23 @@ function checkCost(
   let added = 0
   for (const job of jobs) {
     const [cached, reserved] = [job[14], job[17] ?? 0]
-    if (cached === null || findCached(file, cached, nowMs) === null) added += reserved
+    if (cached === null || findCached(file, ...cached, nowMs) === null) added += reserved
   }
   if (added === 0) return null
   const used = costOf(file, account, nowMs)
   return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
-function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
-  const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
-  return row ? storedTextOf(row, 'content') : null
-}
-
 /** Stores the job as settled. It is never queued or assigned. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
-  const [
-    jobId,
-    account,
-    tier,
-    model,
-    ,
-    ,
-    ttlS,
-    tokens,
-    createdAtMs,
-    messages,
-    format,
-    callback,
-    ,
-    ,
-    ,
-    priority,
-    deadlineMs,
-    reserved,
-  ] = job
+  const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, ...rest] = job
+  const [messages, format, callback, , , , priority, deadlineMs, reserved] = rest
   const seq = file.queue.takeSeq()
   const owesCallback = callback !== null
+  const hasCallback = owesCallback ? 1 : 0
   const times = [createdAtMs, createdAtMs, nowMs] as const
-  const state = ['completed', null, null, 1] as const
-  insertJob(file, [
-    jobId,
-    seq,
-    account,
-    tier,
-    model,
-    ...state,
-    ttlS,
-    tokens,
-    owesCallback ? 1 : 0,
-    ...times,
-    '',
-    priority,
-    deadlineMs,
-    reserved,
-  ])
+  const values = [jobId, seq, account, tier, model, 'completed', null, null, 1, ttlS, tokens] as const
+  insertJob(file, [...values, hasCallback, ...times, '', priority, deadlineMs, reserved])
   insertRequest(file, seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
   const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes, reserved: 0 } as const

@@ -21,7 +21,7 @@ import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
 import { type DatabaseSummary, holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './opening.ts'
-import type { SnapshotResult } from './snapshot-thread.ts'
+import type { SnapshotResult, VacuumTask } from './vacuum-thread.ts'
 
 export interface WriteOptions {
   /** Whether an existing file may be replaced. */
@@ -218,7 +218,8 @@ function makePrivate(file: string): void {
 }
 
 function runInThread(from: string, to: string): Promise<SnapshotResult> {
-  const thread = new Worker(moduleURL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
+  const workerData: VacuumTask = { from, to }
+  const thread = new Worker(moduleURL('./vacuum-thread.ts', import.meta.url), { workerData })
   return new Promise((resolve, reject) => {
     thread.once('message', resolve)
     thread.once('error', reject)

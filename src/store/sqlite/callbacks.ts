@@ -63,6 +63,10 @@ export const callbackOperations = {
       file.prepare(DEFER).run(dueAtMs, jobId, attempt, node)
     }
   }),
+
+  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
+    runSteps(file, advanceBatch(SQLITE, (report) => reportEnd(file, report)).steps(step)),
+  ),
 }
 
 /** @param rows the last cell of each row is the row number, which this removes */
@@ -121,14 +125,11 @@ const DEFER = `
   update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
   where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`
 
-/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
-export const batchStepOperations = {
-  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
-    runSteps(file, advanceBatch(SQLITE, (report) => owe(file, report)).steps(step)),
-  ),
-}
-
-function* owe(
+/**
+ * Stores the callback that reports the end of a batch. Callbacks belong to jobs, so this also stores a finished job without a
+ * model (`NO_MODEL`).
+ */
+function* reportEnd(
   file: ServedFile,
   { batchId, account, callback, createdAtMs, nowMs }: BatchReport,
 ): Steps<void> {

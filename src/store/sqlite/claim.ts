@@ -21,7 +21,7 @@ import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 /** Claimed jobs in the form that is sent between threads. `readClaimedJob` reads each row. */
-export interface ClaimedRows {
+interface ClaimedRows {
   readonly rows: Cell[][]
   readonly mayHaveMore: boolean
 }

@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Status } from '../../job/job.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { BUSY_TIMEOUT_MS } from './opening.ts'
 import { newerSchema, schemaVersion } from './schema.ts'
 
 export interface DatabaseSummary {
@@ -19,9 +20,6 @@ export interface DatabaseSummary {
   /** When the newest job was created; null if there are no jobs. */
   readonly newestJobAtMs: number | null
 }
-
-/** How long a read waits for a writer in another process. */
-const BUSY_TIMEOUT_MS = 5000
 
 /**
  * Opens a file, which the caller must close. Throws a `DatabaseProblem` if it is not a database of Parley or has a newer

@@ -1,10 +1,13 @@
-/** Deletes the rows of finished jobs and of whole accounts in SQLite. Their bytes stay in free pages until a scrub (`scrub.ts`). */
+/**
+ * Deletes the rows of finished jobs and of whole accounts in SQLite. Their bytes stay in free pages until a scrub removes them
+ * from the disk.
+ */
 import type { AccountDeleted } from '../admin-action-store.ts'
 import { type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import type { OpenFile } from './open-file.ts'
-import { write } from './operation.ts'
+import { read, write } from './operation.ts'
 import { ADD_TO_QUOTAS } from './sums.ts'
 
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
@@ -31,6 +34,18 @@ export const deletionOperations = {
     for (const sql of DELETE_OF_ACCOUNT) file.prepare(sql).run(account)
     const { changes } = file.prepare('delete from accounts where name = ?').run(account)
     return changes > 0 ? 'deleted' : 'unknown'
+  }),
+
+  /**
+   * Rewrites the file without free pages, and empties the write-ahead log, which still contains them. This is declared as a
+   * read, because it cannot run in a transaction. Throws if another process keeps reading the file.
+   */
+  scrub: read(({ db }: OpenFile): void => {
+    // Uses a temporary file, because the copy is as large as the database and might not fit into memory.
+    db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+    const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+    if (row?.busy !== 0)
+      throw new Error('another process reads the database, so its log could not be emptied')
   }),
 }
 

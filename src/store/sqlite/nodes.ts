@@ -27,11 +27,7 @@ export const nodeOperations = {
   absentNodes: read((_file: ServedFile): string[] => []),
 
   confirmCrashes: read((_file: ServedFile, _nodes: readonly string[], _absentMs: number): void => {}),
-}
 
-const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
-
-export const releaseOperations = {
   release: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
     for (const { jobId, attempt } of claims) {
       const job = file.prepare(FIND_HELD).get(jobId, node, attempt)
@@ -47,23 +43,7 @@ export const releaseOperations = {
       file.prepare(RELEASE_WAITING).run(returnTurn(file, route), ...wait, jobId)
     }
   }),
-}
 
-/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
-export function returnTurn(file: ServedFile, route: string): number {
-  const turn = headTurn(file, route)
-  file.places.joined(route, turn)
-  file.queue.return(1)
-  return turn
-}
-
-const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
-/** These statements keep the status `assigned`, because a status never returns to `pending`. */
-const RELEASE_WAITING = `
-  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
-const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
-
-export const rescueOperations = {
   recordStarts: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
     for (const { jobId, attempt } of claims) file.prepare(RECORD_START).run(jobId, node, attempt)
   }),
@@ -80,6 +60,20 @@ export const rescueOperations = {
   }),
 }
 
+/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
+function returnTurn(file: ServedFile, route: string): number {
+  const turn = headTurn(file, route)
+  file.places.joined(route, turn)
+  file.queue.return(1)
+  return turn
+}
+
+const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
+const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
+/** These statements keep the status `assigned`, because a status never returns to `pending`. */
+const RELEASE_WAITING = `
+  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
+const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
 const RECORD_START = 'update jobs set started = attempt where id = ? and node = ? and attempt = ?'
 const RESCUE_CALLBACKS = `
   update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)

@@ -5,7 +5,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
 /** How long to wait while another process, such as a command, holds the write lock. */
-const BUSY_TIMEOUT_MS = 5000
+export const BUSY_TIMEOUT_MS = 5000
 /** How many pages in the write-ahead log cause a checkpoint. Rarer checkpoints cost less in total. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536

@@ -4,45 +4,39 @@
  */
 import { sharedOperatorOperations, sharedServerOperations } from '../shared-operations.ts'
 import { acceptOperations } from './accept.ts'
-import { batchStepOperations, callbackOperations } from './callbacks.ts'
+import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
 import { deletionOperations } from './delete.ts'
 import { SQLITE } from './dialect.ts'
 import { expireOperations } from './expire.ts'
-import { nodeOperations, releaseOperations, rescueOperations } from './nodes.ts'
+import { nodeOperations } from './nodes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { type Operation, onFile } from './operation.ts'
 import { overdueOperations } from './overdue.ts'
-import { healthOperations, readOperations } from './read.ts'
+import { readOperations } from './read.ts'
 import { responseCacheOperations } from './response-cache.ts'
-import { scrubOperations } from './scrub.ts'
 import { settleOperations } from './settle.ts'
 
 /** Operations that commands use, too, even while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...onFile(sharedOperatorOperations(SQLITE)),
   ...deletionOperations,
-  ...scrubOperations,
 }
 
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...onFile(sharedServerOperations(SQLITE)),
   ...acceptOperations,
-  ...batchStepOperations,
   ...costCapOperations,
   ...callbackOperations,
   ...cancelledOperations,
   ...claimOperations,
   ...expireOperations,
-  ...healthOperations,
   ...nodeOperations,
   ...overdueOperations,
   ...readOperations,
-  ...releaseOperations,
-  ...rescueOperations,
   ...responseCacheOperations,
   ...settleOperations,
 }

@@ -10,7 +10,7 @@ import { withSearches } from '../shared-operations.ts'
 import { SQLITE } from './dialect.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { OpenFile } from './open-file.ts'
-import { checkFolder, openFile } from './opening.ts'
+import { BUSY_TIMEOUT_MS, checkFolder, openFile } from './opening.ts'
 import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
 import { migrate, newerSchema, schemaVersion } from './schema.ts'
 
@@ -46,9 +46,6 @@ export function checkFile(path: string): string {
     db.close()
   }
 }
-
-/** How long a command that only reads waits for a writer in another process. */
-const BUSY_TIMEOUT_MS = 5000
 
 export function lookUpSecretsInFile(path: string, account: string): Secrets | null {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })

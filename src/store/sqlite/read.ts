@@ -46,6 +46,16 @@ export const readOperations = {
   findMissing: read((file: OpenFile, jobIds: readonly string[]): string[] =>
     jobIds.filter((jobId) => file.prepare(EXISTS).get(jobId) === undefined),
   ),
+
+  depth: read((file: ServedFile): Depth => {
+    const { waiting, assigned } = file.queue
+    const oldest = file.prepare(OLDEST).get()
+    return { waiting, assigned, oldestCreatedAtMs: oldest ? Number(oldest.created_at_ms) : null }
+  }),
+
+  ping: sheddableWrite((file: ServedFile, nowMs: number): void => {
+    file.prepare(PROBE).run(nowMs)
+  }),
 }
 
 /** A job of an account in the form in which the storage thread sends it. */
@@ -76,19 +86,6 @@ const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o
 const READ_ENDED = `
   select j.id, j.status, j.created_at_ms, ${CONTENT} as content, o.error, o.usage
   from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
-
-export const healthOperations = {
-  depth: read((file: ServedFile): Depth => {
-    const { waiting, assigned } = file.queue
-    const oldest = file.prepare(OLDEST).get()
-    return { waiting, assigned, oldestCreatedAtMs: oldest ? Number(oldest.created_at_ms) : null }
-  }),
-
-  ping: sheddableWrite((file: ServedFile, nowMs: number): void => {
-    file.prepare(PROBE).run(nowMs)
-  }),
-}
-
 const OLDEST =
   'select created_at_ms from jobs indexed by jobs_by_age where turn is not null order by id limit 1'
 const PROBE = 'update probe set at_ms = ?'

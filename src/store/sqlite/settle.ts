@@ -19,7 +19,7 @@ export type OutcomeCells = readonly [
   nowMs: number,
 ]
 
-export interface EndedRow {
+interface EndedRow {
   readonly seq: number
   readonly jobId: string
   readonly account: string
@@ -49,16 +49,8 @@ export const settleOperations = {
       const seq = numberOf(job, 'seq')
       const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
       const owesCallback = booleanOf(job, 'has_callback')
-      const row = {
-        seq,
-        jobId,
-        account,
-        model,
-        owesCallback,
-        openJobs: -1,
-        bytes: 0,
-        reserved: reservedOf(job),
-      } as const
+      const ended = { openJobs: -1, bytes: 0, reserved: reservedOf(job) } as const
+      const row = { seq, jobId, account, model, owesCallback, ...ended }
       storeOutcome(file, row, outcome)
       file.queue.settle()
       return seq

@@ -26,6 +26,7 @@ import { readJob } from './read.ts'
 import { ResponseIndex } from './response-cache.ts'
 import type { OutcomeCells } from './settle.ts'
 import type { Reply, Request, StartReport } from './thread.ts'
+import type { VacuumTask } from './vacuum-thread.ts'
 
 const MAX_GROUP = 1024
 /** How many groups may be in progress while the next one gathers. */
@@ -173,7 +174,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
   const findResponse = (fingerprint: string, atMs: number): Promise<string | null> | null => {
     if (!isFilled) return filled.then(() => findResponse(fingerprint, atMs))
     const seq = index.find(fingerprint, atMs)
-    return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
+    return seq === null ? null : thread.call('findResponse', [fingerprint, seq, atMs])
   }
   const cachedAt = (fingerprint: string | null | undefined, atMs: number): CachedAt | null => {
     const seq = fingerprint == null ? null : index.find(fingerprint, atMs)
@@ -259,7 +260,8 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
 }
 
 function scrub(path: string): Promise<void> {
-  const thread = new Worker(moduleURL('./scrub-thread.ts', import.meta.url), { workerData: { path } })
+  const workerData: VacuumTask = { path }
+  const thread = new Worker(moduleURL('./vacuum-thread.ts', import.meta.url), { workerData })
   return new Promise((resolve, reject) => {
     thread.once('error', reject)
     thread.once('exit', () => resolve())

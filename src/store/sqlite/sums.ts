@@ -12,7 +12,7 @@ import type { UsageKey, UsageRecord } from '../usage-store.ts'
 type Statements = Pick<DatabaseSync, 'prepare'>
 
 /** The usage of a job that has just finished. */
-export interface EndedUse {
+interface EndedUse {
   readonly account: string
   readonly model: string
   readonly failed: boolean
