@@ -3,8 +3,7 @@ import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
-import type { Problem } from './progress.ts'
-import type { WantedLine, WrongLine } from './wanted-line.ts'
+import type { Problem, WantedLine, WrongLine } from './progress.ts'
 
 export interface LineResult {
   /** Whether the result belongs in the error file. */

@@ -1,4 +1,5 @@
-/** The progress of a batch, which is stored with each step. */
+/** The progress of a batch, which is stored with each step, and what its lines ask for. */
+import type { CreateElement } from '../job/create-body.ts'
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
@@ -29,9 +30,19 @@ export interface Problem {
   readonly message: string
 }
 
-export interface LineProblem extends Problem {
-  readonly line: number | null
+/** What is wrong with a line. */
+export interface WrongLine extends Problem {
   readonly param: string | null
+}
+
+export interface LineProblem extends WrongLine {
+  readonly line: number | null
+}
+
+/** What a line asks for. */
+export interface WantedLine {
+  readonly customId: string
+  readonly element: CreateElement
 }
 
 /** What the account specified for the batch, and what is known of its input. */

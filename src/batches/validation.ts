@@ -5,7 +5,7 @@ import type { StoredBatch } from '../store/batch-store.ts'
 import type { LineFormat } from './line-format.ts'
 import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
-import type { LineProblem } from './progress.ts'
+import type { LineProblem, WrongLine } from './progress.ts'
 
 /**
  * How many wrong lines are listed, and how many characters their problems have; others are only counted. Paths in schemas can
@@ -86,7 +86,7 @@ export class Validation {
     if (admitted.kind === 'refused') this.#add(format.problemOf(batch.endpoint, admitted.error))
   }
 
-  #add(problem: Omit<LineProblem, 'line'>): void {
+  #add(problem: WrongLine): void {
     const { code, message, param } = problem
     this.#characters += message.length + (param?.length ?? 0)
     if (this.problems.length >= MAX_NAMED || this.#characters > MAX_NAMED_CHARACTERS) {

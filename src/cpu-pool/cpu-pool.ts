@@ -11,7 +11,7 @@ import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import { Counts } from '../sharing/counts.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { PoolThread } from './pool-thread.ts'
-import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
+import type { TaskInput, TaskName, TaskOutput } from './thread.ts'
 
 export interface CpuUser {
   readonly account: string

@@ -1,8 +1,7 @@
 /** Starts a thread of the pool, runs tasks on it, and ends it. */
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
-import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
-import type { TaskReply, TaskRequest } from './thread.ts'
+import type { TaskInput, TaskName, TaskOutput, TaskReply, TaskRequest } from './thread.ts'
 
 /** A task failed. The pool itself continues. */
 export class TaskFailed extends Error {
@@ -27,7 +26,7 @@ export class PoolThread {
   isDead = false
 
   /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies. Tasks must not parse
-   *   texts that may need far more (`json-heap.ts`), because then the process may die */
+   *   texts that may need far more (`read-json.ts`), because then the process may die */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })

@@ -11,7 +11,7 @@ import type { BudgetedJob, CostCapStore, JobOverBudget } from '../store/cost-cap
 import type { Store } from '../store/store.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { CurrentPrices } from './current-prices.ts'
-import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
+import { earlierRunsJson, NO_RUNS } from './execution-result.ts'
 import { capsOf } from './job-and-token-caps.ts'
 
 /** Polls, because no event reports that a cap was changed, a month ended, or a job finished on another node. */

@@ -6,8 +6,8 @@ import type { Answer } from '../job/answer.ts'
 import { Stop } from '../job/stop.ts'
 import type { Reply, RoutedReply } from '../upstreams/model-server.ts'
 import { upstreamError } from '../upstreams/read-completion.ts'
-import { earlierRunsJson, NO_RUNS, readEarlierRuns } from './earlier-runs.ts'
 import { createExecuteJob } from './execute.ts'
+import { earlierRunsJson, NO_RUNS, readEarlierRuns } from './execution-result.ts'
 
 const call = {
   target: 'a/m',

@@ -16,24 +16,22 @@ import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
 import { BYTES_PER_TOKEN, type ContextShifts } from './context-shift.ts'
 import {
-  type EarlierRuns,
-  earlierRunsJson,
-  MAX_CALL_RECORDS,
-  NO_RUNS,
-  type Repair,
-  readEarlierRuns,
-  waitedMs,
-} from './earlier-runs.ts'
-import {
   crashedTooOften,
   DEADLINE_EXCEEDED,
+  type EarlierRuns,
   type ExecutionResult,
+  earlierRunsJson,
   INTERNAL_FAILURE,
+  MAX_CALL_RECORDS,
+  NO_RUNS,
   outOfPatience,
   pastDeadline,
   type Receipt,
+  type Repair,
+  readEarlierRuns,
   type WaitingExecution,
-} from './outcome-and-receipt.ts'
+  waitedMs,
+} from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse, Turns } from './response-cache.ts'
 

@@ -11,8 +11,7 @@ import { jobFingerprint } from '../job/fingerprint.ts'
 import type { Job, Outcome } from '../job/job.ts'
 import { pause, type StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
-import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
-import { type ExecutionResult, withoutCall } from './outcome-and-receipt.ts'
+import { type EarlierRuns, type ExecutionResult, NO_RUNS, withoutCall } from './execution-result.ts'
 
 /** After retrying for this time, the model is called: an additional call costs less than a caller that waits. */
 const MAX_RETRY_MS = 10_000

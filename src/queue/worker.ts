@@ -13,15 +13,15 @@ import type { Claim } from '../store/node-store.ts'
 import type { Claimed, ClaimedLargeJob, JobTexts, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import type { AfterSettlement } from './after-settlement.ts'
 import type { ExecuteJob } from './execute.ts'
+import { internalFailure, type WaitingExecution } from './execution-result.ts'
 import { AssigningCalls } from './node-lease.ts'
-import { internalFailure, type WaitingExecution } from './outcome-and-receipt.ts'
-import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
 import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
+import type { AfterSettlement } from './settle.ts'
 import { type SettleOptions, settle } from './settle.ts'
+import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 
 /**
  * The shortest pause before queued jobs past their deadline are failed. Jobs whose deadlines are close together fail in one

@@ -1,7 +1,6 @@
 /** Reads the lines of a batch's input file, which are requests in OpenAI's shape, and writes the lines of its result files. */
 import type { LineFormat, LineResult } from '../batches/line-format.ts'
-import type { Problem } from '../batches/progress.ts'
-import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'
+import type { Problem, WantedLine, WrongLine } from '../batches/progress.ts'
 import { admissionError } from '../http/errors.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { type Callback, eventTo } from '../job/job.ts'

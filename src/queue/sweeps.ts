@@ -1,12 +1,13 @@
 /**
- * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. The store settles them in the
- * queue; running jobs are failed by their execution.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed, and deletes expired data. The
+ * store settles the queued jobs; running jobs are failed by their execution.
  */
 import type { Clock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
-import type { AfterSettlement } from './after-settlement.ts'
-import { DEADLINE_EXCEEDED, outOfPatience } from './outcome-and-receipt.ts'
+import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
+import type { AfterSettlement } from './settle.ts'
 
 /** Maximum jobs of one statement, so that its transaction stays short. */
 const MAX_FAILED = 256
@@ -75,4 +76,30 @@ async function failAll(overdue: Overdue, { store, clock, afterSettlement }: Swee
     }
     count = failed.length
   }
+}
+
+/** The pause between steps while there is more to delete. */
+const STEP_PAUSE_MS = 20
+/** The pause between steps when there is nothing to delete. */
+const IDLE_PAUSE_MS = 10_000
+
+export interface RetentionOptions {
+  readonly store: Pick<Store, 'expire'>
+  readonly clock: Clock
+  readonly retentionMs: number
+  readonly onError: (error: unknown) => void
+}
+
+/** Deletes expired data in small steps, with pauses for other work. */
+export function retentionLoop({ store, clock, retentionMs, onError }: RetentionOptions): PollingLoop {
+  let hasMore = false
+  return new PollingLoop({
+    clock,
+    pauseMs: () => (hasMore ? STEP_PAUSE_MS : IDLE_PAUSE_MS),
+    task: async () => {
+      hasMore = false
+      hasMore = await store.expire({ nowMs: clock.nowMs(), retentionMs })
+    },
+    onError,
+  })
 }
