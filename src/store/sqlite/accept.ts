@@ -19,7 +19,7 @@ import { findCached } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** A new job in the form that the storage thread gets; `sqlite-store.ts` makes it. */
+/** A new job as the event loop sends it to the storage thread: an array, because copying objects between threads costs more. */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -41,7 +41,10 @@ export type NewJobCells = readonly [
   reserved: number | null,
 ]
 
-/** Where the response for a fingerprint was cached: the row of its job. It may have been deleted since. */
+/**
+ * The job whose response was cached, by its row number. The job may have been deleted since, so the fingerprint is compared,
+ * too.
+ */
 export type CachedAt = readonly [fingerprint: string, seq: number]
 
 export const acceptOperations = {
@@ -79,7 +82,10 @@ export const acceptOperations = {
   ),
 }
 
-/** Checks the cost cap. Repeated requests cost nothing, nor do jobs that a cached response completes. */
+/**
+ * Returns null if the account can pay for the jobs. Repeated requests cost nothing, nor do jobs that a cached response
+ * completes.
+ */
 function checkCost(
   file: ServedFile,
   nowMs: number,
@@ -100,7 +106,7 @@ function checkCost(
   return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
-/** Stores the job as settled. It is never queued or assigned. */
+/** Stores a job that a cached response completes. The job is settled from the start, so no node ever claims it. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
   const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, ...rest] = job
   const [messages, format, callback, , , , priority, deadlineMs, reserved] = rest
@@ -118,7 +124,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 }
 
 /**
- * Stores the key for these jobs. If it is already stored and one of its jobs exists, returns the result for a repeated request.
+ * Stores the idempotency key of these jobs. Returns null unless an earlier request has stored the key and at least one of the
+ * jobs of that request still exists.
  */
 function rememberKey(
   file: ServedFile,
@@ -129,7 +136,7 @@ function rememberKey(
   const { key, fingerprint, untilMs } = idempotency
   const account = jobs[0]?.[1] ?? ''
   const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
-  // Nearly every key is new.
+  // Nearly every key is new, so the usual request needs only one statement.
   if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
   const earlier = findEarlier(file, account, idempotency, nowMs)
   if (earlier === null) file.prepare(REPLACE_KEY).run(...row)
@@ -146,11 +153,15 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // The request is accepted again only if none of its jobs exists. Otherwise those that exist would run twice.
+  // If all jobs of the earlier request were deleted, the request may create them again. If only some were, the others would run
+  // twice.
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** The turns of the account's next jobs, by route, as far as they are known: jobs of a batch follow each other. */
+/**
+ * The next turn of the account on each route. The jobs of a batch follow each other, so a batch reads the turn of a route only
+ * once.
+ */
 type NextTurns = Map<string, number>
 
 function storeJob(
@@ -183,7 +194,6 @@ function storeJob(
   file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
-/** @param values the values of `INSERT_JOB`, in order */
 function insertJob(file: ServedFile, values: readonly (string | number | null)[]): void {
   if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
 }
@@ -199,7 +209,7 @@ function insertRequest(
   file.prepare(INSERT_REQUEST).run(seq, plain ?? '', format, callback, compressed, bytes)
 }
 
-/** Inserts nothing if the account does not exist. */
+/** The insert changes no row if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
     input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms, reserved)

@@ -1,4 +1,4 @@
-/** Backs up a database file into another file, even while a server is running, and replaces a database with a backup. */
+/** Backs up a database file while a server may be using it, and replaces a database with a backup. */
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -24,11 +24,10 @@ import { lockForRestoring } from './opening.ts'
 import type { SnapshotResult, VacuumTask } from './vacuum-thread.ts'
 
 export interface WriteOptions {
-  /** Whether an existing file may be replaced. */
   readonly force: boolean
-  /** An abort leaves no file behind. A backup that is written on a thread ends only with the process. */
+  /** An abort removes the unfinished file. It does not stop the thread that writes the file, which ends with the process. */
   readonly signal: AbortSignal
-  /** Called periodically with the number of bytes written so far. */
+  /** The store calls this periodically with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void
 }
 
@@ -85,16 +84,15 @@ function refuseToReplace(target: string): void {
 }
 
 /**
- * Replaces the database with a backup, and keeps the old file under another name. The backup is read as a database, not copied
- * as bytes. So if it is a copy of a whole data folder, its write-ahead log is included, and a damaged backup replaces nothing.
+ * Replaces the database with a backup, and keeps the old file under another name. SQLite reads the backup, instead of copying
+ * its bytes. So the write-ahead log of a copied data folder is included, and a damaged backup replaces nothing.
  */
 export async function restoreFile(backup: string, path: string, options: RestoreOptions): Promise<Restored> {
   if (!statSync(backup, { throwIfNoEntry: false })?.isFile())
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is next to the path that servers use. If that path is a link, everything else is next to the file that it points
-    // to.
+    // Servers lock the configured path. If that path is a link, the other files are next to the file that the link points to.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
@@ -117,7 +115,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
   }
 }
 
-/** Whether the database contains anything. A file that cannot be read counts as not empty. */
+/** Returns true for a file that cannot be read, because that file may contain data, too. */
 function holdsSomething(path: string): boolean {
   if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
@@ -137,7 +135,7 @@ function sizeOf(path: string): number {
 }
 
 /**
- * Gives new files to the owner of the database, because root often restores a backup for a server that runs as another user.
+ * Root often restores a backup for a server that runs as another user. Without this, that server could not open the new files.
  */
 function giveToOwnerOf(path: string, made: readonly string[]): void {
   if (process.geteuid?.() !== 0) return
@@ -146,8 +144,8 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
 }
 
 /**
- * Renames the old database and its logs. The write-ahead log comes first, because an old one would corrupt a new file. If the
- * file system supports hard links, the old file also keeps its name until the new one replaces it.
+ * Renames the old database and its logs. The write-ahead log must be renamed first, because SQLite would apply an old log to
+ * the new file. With a hard link, the database also keeps its name until the new file replaces it.
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`
@@ -174,9 +172,8 @@ interface Snapshot {
 }
 
 /**
- * Takes a snapshot of a database file, even while a server uses it: one complete and checked file with everything that was
- * committed before. It has a temporary name until it is put in place. Rejects with a `DatabaseProblem` for problems that the
- * operator must fix. After a rejection, no file is left behind.
+ * Copies everything that was committed before the call into one file, and checks the copy. The copy has a temporary name until
+ * `putInPlace`. Rejects with a `DatabaseProblem` for problems that the operator must fix, and then leaves no file behind.
  */
 async function takeSnapshot(
   from: string,
@@ -208,7 +205,7 @@ async function takeSnapshot(
   }
 }
 
-/** Creates the empty file. It is private, because it will contain conversations and signing secrets. */
+/** Only the owner can read the file, because it will contain conversations and signing secrets. */
 function makePrivate(file: string): void {
   try {
     closeSync(openSync(file, 'wx', 0o600))

@@ -1,6 +1,5 @@
 /**
- * Deletes the rows of finished jobs and of whole accounts in SQLite. Their bytes stay in free pages until a scrub removes them
- * from the disk.
+ * Deletes finished jobs and whole accounts in SQLite. Deleted bytes stay in free pages of the file until a scrub removes them.
  */
 import type { AccountDeleted } from '../admin-action-store.ts'
 import { type Row, textOf } from '../rows.ts'
@@ -27,7 +26,7 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
 export const deletionOperations = {
   deleteAccount: write((file: OpenFile, account: string, usageAs: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
-    // Jobs that finished in the same transaction have sums that are not written yet.
+    // Jobs that finished in this transaction may have usage that is not in the tables yet.
     file.usage.write(file)
     file.quotas.write(file)
     file.prepare('update usage set account = ? where account = ?').run(usageAs, account)
@@ -37,11 +36,11 @@ export const deletionOperations = {
   }),
 
   /**
-   * Rewrites the file without free pages, and empties the write-ahead log, which still contains them. This is declared as a
-   * read, because it cannot run in a transaction. Throws if another process keeps reading the file.
+   * Rewrites the file without free pages, and empties the write-ahead log, which still contains the deleted data. Throws if
+   * another process keeps reading the file. This is declared as a read because `vacuum` cannot run in a transaction.
    */
   scrub: read(({ db }: OpenFile): void => {
-    // Uses a temporary file, because the copy is as large as the database and might not fit into memory.
+    // The copy is as large as the database, so it might not fit into memory.
     db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
     const row = db.prepare('pragma wal_checkpoint(truncate)').get()
     if (row?.busy !== 0)
@@ -49,11 +48,11 @@ export const deletionOperations = {
   }),
 }
 
-/** Queued jobs and held jobs are in separate indexes. */
+/** One index contains the queued jobs, another the held ones. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )
-/** The account's sums of quotas stay as long as its jobs, because the sums must match what is stored. */
+/** The sums of an account that still has jobs stay, because the sums must match the stored jobs. */
 const DELETE_OF_ACCOUNT = [
   ...['keys', 'turns', 'idempotency', 'callbacks'].map((table) => `delete from ${table} where account = ?`),
   'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',

@@ -1,6 +1,7 @@
 /**
- * Leases on SQLite, and how jobs return to the queue. The lock on the file, which ends with the process, is the lease of its only
- * server. A restart proves that the previous process has ended, so every crash is confirmed at once and none is reverted.
+ * Leases on SQLite, and how jobs return to the queue. Only the process that has locked the file can serve it, so the lock is
+ * the lease. After a restart, the previous process must have ended, so every crash is confirmed at once and none is ever
+ * reverted.
  */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -10,7 +11,7 @@ import type { ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 
 export const nodeOperations = {
-  /** The lease is valid, because this process could not run without the lock. */
+  /** A process without the lock could not run this, so the lease is always valid. */
   renew: read((_file: ServedFile, _node: string): boolean => true),
 
   claimsOf: read((file: ServedFile, node: string): Claim[] =>
@@ -60,7 +61,7 @@ export const nodeOperations = {
   }),
 }
 
-/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
+/** Returns the turn of a job that returns to the route, and makes sure that the next walk does not start after it. */
 function returnTurn(file: ServedFile, route: string): number {
   const turn = headTurn(file, route)
   file.places.joined(route, turn)
@@ -70,7 +71,7 @@ function returnTurn(file: ServedFile, route: string): number {
 
 const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
 const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
-/** These statements keep the status `assigned`, because a status never returns to `pending`. */
+/** Both statements leave the status `assigned`, because a status never returns to `pending`. */
 const RELEASE_WAITING = `
   update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
 const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
@@ -79,8 +80,8 @@ const RESCUE_CALLBACKS = `
   update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
   where due_at_ms is not null and node is not null and node <> ?`
 /**
- * A crash counts against a suspect only if its start was recorded. A suspect crashed alone if the crash counts against no other
- * suspect of its node.
+ * A crash counts against a suspect only if the start of its execution was recorded. A suspect crashed alone if the crash counts
+ * against no other suspect of the node.
  */
 const LOST_JOBS = `
   with lost as (

@@ -1,6 +1,6 @@
 /**
- * Every operation of the SQLite store, by name. The storage thread finds operations here. The typed methods of its client and
- * of commands are derived from this table.
+ * Lists every operation of the SQLite store by name. The storage thread finds operations in this table, and the typed methods
+ * of its callers are derived from it.
  */
 import { sharedOperatorOperations, sharedServerOperations } from '../shared-operations.ts'
 import { acceptOperations } from './accept.ts'
@@ -19,7 +19,7 @@ import { readOperations } from './read.ts'
 import { responseCacheOperations } from './response-cache.ts'
 import { settleOperations } from './settle.ts'
 
-/** Operations that commands use, too, even while a server is running. */
+/** Commands run these operations, too, even while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...onFile(sharedOperatorOperations(SQLITE)),
   ...deletionOperations,
@@ -49,7 +49,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** A call of an operation in the form that the storage thread gets: an array, because copying arrays is cheap. */
+/** A call as the storage thread gets it: an array, because copying arrays between threads is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
@@ -57,7 +57,6 @@ export const operatorOperations: {
   readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
 } = OPERATOR_OPERATIONS
 
-/** The operations with these names, as asynchronous methods. */
 export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
 
 export function methodsOf<N extends Name>(

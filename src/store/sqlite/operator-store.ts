@@ -1,5 +1,5 @@
 /**
- * Runs the admin actions of commands on a SQLite file, without the lock and the storage thread, because a server may be
+ * Runs the admin actions of commands on a SQLite file. It needs neither the lock nor the storage thread, so a server may be
  * running.
  */
 import { existsSync } from 'node:fs'
@@ -27,8 +27,8 @@ export function openSqliteForOperator(path: string): OperatorStore {
 }
 
 /**
- * Describes a file that can be opened or created. Does not create it, and does not migrate it, because an older server may use
- * it.
+ * Describes the state of the file for the operator. This neither creates the file nor migrates it, because a server of an
+ * earlier version may be using it.
  */
 export function checkFile(path: string): string {
   if (!existsSync(path)) {

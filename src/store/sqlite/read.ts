@@ -1,4 +1,4 @@
-/** Reads jobs in SQLite, with what their accounts may see, and the length of the queue. */
+/** Reads jobs in SQLite as their accounts may see them, and the length of the queue. */
 import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
@@ -9,7 +9,7 @@ import { read, sheddableWrite } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const readOperations = {
-  /** Returns cells, because copying them between threads costs less than copying a job. `readJob` makes the job. */
+  /** Returns cells for `readJob`, because copying cells between threads costs less than copying an object. */
   read: read(
     (
       file: OpenFile,
@@ -58,7 +58,7 @@ export const readOperations = {
   }),
 }
 
-/** A job of an account in the form in which the storage thread sends it. */
+/** A job as the storage thread returns it. */
 export type ReadCells = readonly [
   status: JobRecord['status'],
   createdAtMs: number,
@@ -73,7 +73,7 @@ export function readJob(id: string, cells: ReadCells): ReadJob {
   return { id, status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes }
 }
 
-/** SQLite knows the size of a text without reading the text. */
+/** SQLite computes the size of a text without reading the text. */
 const BYTES = resultBytesOf('o')
 const CONTENT = textOf('o', 'content')
 const READ = `

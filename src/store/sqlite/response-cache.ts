@@ -1,4 +1,4 @@
-/** Cached responses in SQLite: their rows, and an index in memory that finds the row for a fingerprint. */
+/** Finds cached responses in SQLite, with an index in memory that maps the fingerprint of a request to a row. */
 import { storedTextOf } from '../compressed-text.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
@@ -7,7 +7,7 @@ import { textOf } from './texts.ts'
 export const responseCacheOperations = {
   findResponse: read(findCached),
 
-  /** Returns the entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
+  /** Returns rows of `[seq, fingerprint, until_ms]`, from which the server builds the index when it starts. */
   listResponses: read((file: OpenFile, afterSeq: number, limit: number): Cell[][] =>
     file.cells(LIST, afterSeq, limit),
   ),
@@ -30,7 +30,7 @@ const LEAST_SLOTS = 256
 interface Shard {
   slots: number
   used: number
-  /** These two arrays contain 64 bits of the fingerprint. */
+  /** Together, `high` and `low` contain 64 bits of the fingerprint. */
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
@@ -39,16 +39,18 @@ interface Shard {
 }
 
 /**
- * Finds the row for a fingerprint in the narrow, append-only table `kept_answers`. A B-tree index by fingerprint dirtied a
- * random page for every job and doubled the total cost of a job (docs/internals/measurements.md). The table only grows at its
- * end, and this index is built from it at the start.
+ * Maps fingerprints to rows of the append-only table `kept_answers`. A server builds this index from the table when it starts.
+ * An index in SQLite would write a random page for every job, which doubled the total cost of a job
+ * (docs/internals/measurements.md).
  *
  * A slot takes 20 bytes. A shard whose slots are half full drops expired entries, and grows if necessary.
  */
 export class ResponseIndex {
   readonly #shards = Array.from({ length: SHARDS }, () => emptyShard(LEAST_SLOTS))
 
-  /** Stores that the outcome in row `seq` answers this fingerprint until `untilMs`. A later call replaces an earlier one. */
+  /**
+   * The outcome in row `seq` answers this fingerprint until `untilMs`. A later call for the same fingerprint replaces the row.
+   */
   set(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -65,11 +67,14 @@ export class ResponseIndex {
     shard.high[slot] = high
     shard.low[slot] = low
     shard.seq[slot] = seq
-    // Rounded up, so the index may find a response for up to a second too long. The row has the exact time.
+    // The index may find a response up to a second after it has expired, but the row has the exact time.
     shard.untilS[slot] = Math.ceil(untilMs / 1000)
   }
 
-  /** Returns the row that may answer the fingerprint, or null. The caller must compare the row's whole fingerprint. */
+  /**
+   * Returns the row that may answer the fingerprint, or null. Different fingerprints may have the same hash, so the caller must
+   * compare the whole fingerprint with the row.
+   */
   find(fingerprint: string, nowMs: number): number | null {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -100,7 +105,7 @@ function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, 
   return slot
 }
 
-/** Keeps only the live entries of the shard, which then fill at most a quarter of its slots. */
+/** Keeps only the entries that have not expired. They then fill at most a quarter of the slots. */
 function grow(shard: Shard, nowS: number): void {
   const { high, low, seq, untilS } = shard
   const live = untilS.reduce((count, until) => (until > nowS ? count + 1 : count), 0)
@@ -118,7 +123,7 @@ function grow(shard: Shard, nowS: number): void {
   })
 }
 
-/** FNV-1a over a part of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
+/** FNV-1a over half of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
 function hash(text: string, from: number, to: number): number {
   let bits = 0x811c9dc5
   for (let i = from; i < to; i++) bits = Math.imul(bits ^ text.charCodeAt(i), 0x01000193)

@@ -1,4 +1,4 @@
-/** Stores outcomes in SQLite, each only if the node still holds the job under the given attempt. */
+/** Stores outcomes in SQLite. An outcome is stored only if the node still holds the job under the given attempt. */
 import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
@@ -6,14 +6,14 @@ import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** An outcome in the form that the storage thread gets; `sqlite-store.ts` makes it. */
+/** An outcome as the event loop sends it to the storage thread. */
 export type OutcomeCells = readonly [
   status: 'completed' | 'failed',
   content: string | null,
   error: string | null,
   usage: string,
   receipt: string,
-  /** The fingerprint under which to cache the answer; null not to cache it. */
+  /** The fingerprint under which to cache the answer; null if the answer must not be cached. */
   fingerprint: string | null,
   cachedUntilMs: number,
   nowMs: number,
@@ -25,7 +25,10 @@ interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /** The change of the account's number of open jobs: 0 if a cached response completed the job when it was accepted. */
+  /**
+   * The change of the account's number of open jobs; 0 if the job was never open, because a cached response completed it at
+   * once.
+   */
   readonly openJobs: -1 | 0
   /** The bytes of the job that this transaction stores in addition to the outcome. */
   readonly bytes: number
@@ -34,7 +37,7 @@ interface EndedRow {
 }
 
 export const settleOperations = {
-  /** Returns the row number of the outcome, for the index of cached responses. */
+  /** Returns the row number of the outcome, which the index of cached responses needs. */
   settle: write(
     (
       file: ServedFile,
@@ -59,8 +62,8 @@ export const settleOperations = {
 }
 
 /**
- * Stores everything that belongs to an outcome except the row in `jobs`: the outcome, the cached response, the pending
- * callback, the usage, and the sums of quotas.
+ * Stores the outcome, the cached response, the pending callback, the usage and the sums of quotas. The caller updates the row
+ * in `jobs`.
  */
 export function storeOutcome(
   file: OpenFile,
@@ -75,7 +78,6 @@ export function storeOutcome(
   file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt), -reserved)
 }
 
-/** Reads a row of `jobs`. */
 export function reservedOf(job: Row): number {
   return numberOrNull(job, 'reserved') ?? 0
 }

@@ -1,6 +1,6 @@
 /**
- * The thread of one snapshot or scrub. SQLite rewrites the file in a single statement. During that time, the storage thread must
- * answer reads, and a command must show progress and be able to clean up if it is interrupted.
+ * Runs one snapshot or scrub on its own thread, because SQLite copies the whole file in one statement. Meanwhile, the storage
+ * thread must answer reads, and a command must show progress and clean up when it is interrupted.
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -12,7 +12,6 @@ import { openFile } from './opening.ts'
 
 export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly problem: string }
 
-/** What the thread gets as `workerData`. */
 export type VacuumTask = Snapshot | Scrub
 
 interface Snapshot {
@@ -25,7 +24,7 @@ interface Scrub {
   readonly path: string
 }
 
-/** Longer than for other writes, because a busy server leaves little time between its writes. */
+/** A scrub waits longer than other writes do, because a busy server leaves little time between its writes. */
 const SCRUB_TIMEOUT_MS = 30_000
 
 /** SQLite's primary result codes. */
@@ -45,7 +44,7 @@ function snapshot({ from, to }: Snapshot): DatabaseSummary {
   return asProblem(from, () => check(from, to))
 }
 
-/** Reads everything that was written, so that damage shows now instead of when the backup is needed. */
+/** Reads the whole copy, so that damage is found now instead of when the backup is needed. */
 function check(from: string, to: string): DatabaseSummary {
   const copy = openReadOnly(to)
   try {
@@ -57,10 +56,7 @@ function check(from: string, to: string): DatabaseSummary {
   }
 }
 
-/**
- * Turns SQLite's errors into a `DatabaseProblem`.
- * @param folder the folder to which the work writes, if any
- */
+/** @param folder the folder to which the work writes; absent if the work only reads */
 function asProblem<T>(from: string, work: () => T, folder?: string): T {
   try {
     return work()
