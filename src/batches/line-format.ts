@@ -1,4 +1,4 @@
-/** The format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
+/** Defines the format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
@@ -23,7 +23,7 @@ export interface LineFormat {
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /**
    * Returns the result of a line that ended without an answer.
-   * @param id the ID of the line's job, or one made of the batch and the line
+   * @param id the ID of the line's job. Without a job, an ID made of those of the batch and the line
    */
   unfinished(customId: string, id: string, problem: Problem): string
   /** Returns the result of a line that is not allowed to run. */

@@ -2,7 +2,7 @@
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Empty if the line is blank; null if it is too long. */
+  /** Empty if the line is blank; null if the line is too long. */
   readonly bytes: Uint8Array | null
   /** The offset of the next line. */
   readonly end: number
@@ -22,7 +22,7 @@ export interface LineReaderOptions {
 const NEWLINE = 10
 /** Space, tab and carriage return. A line with only these is blank; files from Windows may have such lines. */
 const BLANKS = [0x20, 0x09, 0x0d]
-/** A byte order mark, with which many Windows programs begin a file. */
+/** Many Windows programs begin a file with this byte order mark. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 const EMPTY = new Uint8Array()
 

@@ -1,4 +1,4 @@
-/** The progress of a batch, which is stored with each step, and what its lines ask for. */
+/** Describes the progress of a batch, which is stored with each step, and what its lines ask for. */
 import type { CreateElement } from '../job/create-body.ts'
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
@@ -19,7 +19,6 @@ export interface Progress {
   readonly endedAtMs: number | null
   /** Whether the deadline ended lines that had not started or finished. */
   readonly expired: boolean
-  /** What is wrong with the batch or its lines. */
   readonly problems: readonly LineProblem[]
   /** Why no further lines start for now; null if lines start. */
   readonly waiting: Problem | null
@@ -30,7 +29,6 @@ export interface Problem {
   readonly message: string
 }
 
-/** What is wrong with a line. */
 export interface WrongLine extends Problem {
   readonly param: string | null
 }
@@ -39,7 +37,6 @@ export interface LineProblem extends WrongLine {
   readonly line: number | null
 }
 
-/** What a line asks for. */
 export interface WantedLine {
   readonly customId: string
   readonly element: CreateElement
@@ -56,11 +53,11 @@ export interface AboutBatch {
   readonly webhookUrl: string | null
 }
 
-/** The progress of one step. */
+/** What one step has added to the progress. */
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
-  /** The final status of the batch; null if it is still open. */
+  /** The final status of the batch; null if the batch is still open. */
   readonly ended: BatchStatus | null
 }
 
@@ -96,7 +93,10 @@ export function aboutOf({ aboutJson }: Pick<StoredBatch, 'aboutJson'>): AboutBat
   return JSON.parse(aboutJson)
 }
 
-/** A batch with more characters than this has many problems. Reading a hundred of them takes a quarter of a second. */
+/**
+ * A batch whose progress has more characters than this lists many problems. Reading a hundred such batches takes a quarter of a
+ * second.
+ */
 const LARGE = 10_000
 
 /** Whether a list should let other requests run after this batch. */

@@ -1,4 +1,4 @@
-/** A step of a batch: gathers lines and results until they are stored together. */
+/** Gathers the lines and results of one step of a batch until they are stored together. */
 import { sumOfCosts } from '../job/amount.ts'
 import type { BatchEnd, BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
 import type { LineResult } from './line-format.ts'
@@ -14,13 +14,12 @@ export interface StoredAs {
   readonly node: string
   readonly status: BatchStatus
   readonly nowMs: number
-  /** Makes the ID of a result file when it gets its first content. */
+  /** Makes the ID of a result file when the file gets its first content. */
   readonly makeId: () => string
   readonly end: BatchEnd | null
 }
 
 export class Step {
-  /** The progress of the batch, including this step. */
   progress: Progress
   /** How many lines have started, plus how many have results. */
   size = 0
@@ -42,7 +41,7 @@ export class Step {
     this.size += 1
   }
 
-  /** Records that the job of the line has finished. Its result follows. */
+  /** Records that the job of the line has finished. Add its result, too. */
   end(line: BatchLine): void {
     this.#started.delete(line.jobId)
     this.#ended.push(line)

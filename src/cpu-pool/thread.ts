@@ -1,5 +1,5 @@
 /**
- * The script of a pool thread, and the tasks that it runs, one at a time. Tasks take and return texts and small values, because
+ * The script of a pool thread, and its tasks, which run one at a time. Tasks take and return texts and small values, because
  * passing a parsed document between threads takes the main thread as long as parsing the document.
  */
 import { setPriority } from 'node:os'
@@ -54,9 +54,8 @@ export type TaskReply =
   | { readonly ok: false; readonly error: string; readonly outOfMemory: boolean }
 
 /**
- * The niceness of the thread: lower in priority than the threads that serve HTTP and write to the database. It is not the
- * lowest priority: with a niceness of 19, a thread next to a busy model server in the same control group would get a
- * sixty-eighth of a core.
+ * The thread gets a lower priority than the threads that serve HTTP and write to the database. With the lowest priority (19), a
+ * thread next to a busy model server in the same control group would get a sixty-eighth of a core.
  */
 const NICENESS = 10
 

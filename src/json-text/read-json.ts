@@ -8,8 +8,8 @@ export type ReadJson =
   | { readonly ok: false; readonly tooDeep: boolean; readonly error: string }
 
 /**
- * Parses JSON. Nesting is checked before parsing, because parsing millions of brackets would block the thread for seconds, and
- * so would each traversal of the result. Throws only `HeapTooSmall`, and only on a thread with a limited heap.
+ * Checks the nesting before parsing, because millions of brackets would block the thread for seconds, and so would each
+ * traversal of the result. Throws only `HeapTooSmall`, and only on a thread with a limited heap.
  * @param maxDepth how deep arrays and objects may be nested
  */
 export function readJson(text: string, maxDepth: number): ReadJson {
@@ -25,8 +25,8 @@ export function readJson(text: string, maxDepth: number): ReadJson {
 }
 
 /**
- * Removes the quotation from the parser's error message. Responses and logs must not repeat the text, which may be part of a
- * prompt.
+ * Removes the quotation from the parser's error message, because responses and logs must not repeat a text that may be part of
+ * a prompt.
  */
 export function withoutExcerpt(message: string): string {
   return message.replace(/, (\.\.\.)?".*$/s, '')
@@ -44,8 +44,8 @@ const exactJson = JSON as unknown as {
 }
 
 /**
- * Parses JSON, and keeps each number as it is written: 64-bit integers, `1e400`, `-0`. Pass the result only to
- * `JSON.stringify`. Use it only for short texts, because its time grows faster than the length of the text.
+ * Keeps each number as it is written: 64-bit integers, `1e400`, `-0`. Pass the result only to `JSON.stringify`. Parse only
+ * short texts with this, because its time grows faster than the length of the text.
  */
 export function parseExactly(text: string): unknown {
   return exactJson.parse(text, (_key, value, { source }) =>
@@ -61,12 +61,12 @@ export function mayLoseDigits(text: string): boolean {
 }
 
 /*
- * The text must not be parsed in a thread whose heap is too small for it: the parser does not notice that Node.js has terminated
- * the thread. Then either the whole process ends, or the parser continues for minutes. The estimate leaves out what the thread
- * itself holds, up to 28 MiB. If a heap is too small only by that much, the thread alone ends.
+ * A text must not be parsed in a thread whose heap is too small for it, because the parser does not notice that Node.js has
+ * terminated the thread. Then either the whole process ends, or the parser continues for minutes. The estimate leaves out what
+ * the thread itself holds, up to 28 MiB. If a heap is too small only by that much, only the thread ends.
  */
 
-/** The text is not parsed, because the heap of this thread may be too small for its values. */
+/** Thrown instead of parsing a text whose values may need more memory than the heap of this thread. */
 export class HeapTooSmall extends Error {
   constructor() {
     super('Parsing the JSON text may need more memory than the heap of the thread.')
@@ -82,11 +82,14 @@ const BRACE = 0x7b
 const ZERO = 0x30
 const NINE = 0x39
 
-/** A text of strings: two bytes for each character, in the text itself and in its values. */
+/** A text of strings takes two bytes for each character, in the text itself and in its values. */
 const BYTES_PER_CHARACTER = 4
-/** A value with its place in an object or array. Objects and arrays count twice, for themselves and for the comma behind them. */
+/**
+ * A value takes this much with its place in an object or array. Objects and arrays count twice: once for themselves and once
+ * for the comma behind them.
+ */
 const BYTES_PER_VALUE = 80
-/** The name of a member that is an array index, such as `{"31":1}`: V8 allocates an array up to that index. */
+/** If the name of a member is an array index, as in `{"31":1}`, V8 allocates an array up to that index. */
 const BYTES_PER_INDEX = 256
 /** No JSON text counts more for each of its characters: `"9":{},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64

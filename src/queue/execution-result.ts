@@ -1,4 +1,4 @@
-/** What an execution of a job leaves: the result to settle, or the state from which the job's next run continues. */
+/** Describes what an execution of a job leaves: the result to settle, or the state from which the job's next run continues. */
 import {
   type EarlierUsage,
   type ReceiptFormat,
@@ -18,16 +18,15 @@ import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
-/** Everything that settling needs to know about an execution. */
 export interface ExecutionResult {
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receipt: Receipt
-  /** Caches the response for identical later jobs; null if it must not be cached. */
+  /** How to cache the response for identical later jobs; null if it must not be cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
 }
 
-/** What was sent to model servers and what they returned, for operators. */
+/** What was sent to model servers and what they returned. Operators see it. */
 export interface Receipt extends ReceiptFormat {
   readonly calls: readonly CallRecord[]
   /** How many earlier calls are left out; absent if none. */
@@ -38,7 +37,7 @@ export interface Receipt extends ReceiptFormat {
   readonly repair?: Repair
 }
 
-/** The stored form of the receipt. */
+/** Returns the stored form of the receipt. */
 export function receiptJson({ repair, ...receipt }: Receipt): string {
   const json = JSON.stringify(receipt)
   if (repair === undefined) return json
@@ -66,8 +65,8 @@ export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>
 }
 
 /**
- * Replaces a result that the database permanently rejects. Everything from outside except counts and the records of calls is
- * left out, so it can be stored, and the usage still counts.
+ * Replaces a result that the database permanently rejects. Text from outside may be the reason, so only counts and the records
+ * of calls stay. The usage must count, because it was paid for.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
@@ -95,12 +94,11 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
   }
 }
 
-/** Limits a count to numbers that its column can store. */
+/** Limits a count to what its column can store. */
 function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
 
-/** The result of a job that has crashed too often to be executed again. */
 export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   const times = job.crashCount === 1 ? 'once' : `${job.crashCount} times`
   const message = `The process that ran this job crashed ${times} before the job finished.`
@@ -109,7 +107,6 @@ export function crashedTooOften(job: ClaimedJob): ExecutionResult {
   return { ...result, receipt: { ...result.receipt, calls_lost: true } }
 }
 
-/** The error of a job that has waited too long for model servers. */
 export function outOfPatience(
   patienceMs: number,
   trouble: { readonly status: number | null; readonly message: string } | null,
@@ -122,7 +119,6 @@ export function outOfPatience(
   }
 }
 
-/** The result of a job whose deadline passed before it ran. */
 export function pastDeadline({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
   return withoutCall({ status: 'failed', error: DEADLINE_EXCEEDED }, readEarlierRuns(earlierJson))
 }
@@ -140,28 +136,29 @@ export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionRe
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }
 }
 
-/** The maximum number of call records in the receipt of a job that waits for a long time. */
+/** The receipt of a job that runs many times keeps only this many of its latest calls. */
 export const MAX_CALL_RECORDS = 50
 
 /** The approximate sum of the pauses between the calls of a run that ends without an answer. */
 const PAUSES_MS = 2_500
 
 /**
- * The state of a job that was released after a run without an outcome, which the job's next run continues from: paid calls and
- * tokens, an answer to repair, tries and broken connections that count against the job, and how long it has waited.
+ * What the runs of a job without an outcome leave to its next run: paid calls and tokens, an answer to repair, the tries and
+ * broken connections that count against the job, and how long the job has waited.
  */
 export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]
   readonly tries: number
-  /** `sinceMs`: when the last run ended (Unix time). `waitedMs`: how long the job had waited for model servers until then. */
+  /**
+   * `sinceMs` is when the last run ended (Unix time). `waitedMs` is how long the job had waited for model servers until then.
+   */
   readonly sinceMs: number
   readonly waitedMs: number
   readonly repair?: Repair
-  /** Calls whose connection broke; absent if none did. Versions up to 0.3 did not store it. */
+  /** How often the connection broke during calls; absent if never. Versions up to 0.3 did not store it. */
   readonly breaks?: NonNullable<RequestWait['breaks']>
 }
 
-/** An answer to repair, and the rules that it violated. */
 export interface Repair {
   readonly raw_text: RawText
   readonly errors: readonly string[]
@@ -182,7 +179,7 @@ export function earlierRunsJson({ repair, ...runs }: EarlierRuns): string {
   return repair === undefined ? json : `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** The member of the stored JSON object that contains the repair. */
+/** Returns the member of the stored JSON object that contains the repair. */
 export function repairMember({ raw_text, errors }: Repair): string {
   return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
 }
@@ -192,24 +189,23 @@ export function readEarlierRuns(json: string | undefined): EarlierRuns {
   return json === undefined ? NO_RUNS : JSON.parse(json)
 }
 
-/** The times that determine how long a job has waited after its run. */
 export interface WaitTimes {
   readonly createdAtMs: number
   readonly runStartedMs: number
   readonly nowMs: number
   /** When the targets stopped responding; null if one of them can be called now. */
   readonly unavailableSinceMs: number | null
-  /** When a target of the route last became available; before the start of this node if none did since then. */
+  /** When a target of the route last became available. If none did since this node started, the time is before that start. */
   readonly availableSinceMs: number
-  /** How long the run paused because the job's calls broke; absent if it did not. */
+  /** How long the run paused because the job's calls broke; absent if they did not. */
   readonly breakPausesMs?: number
 }
 
 /**
- * How long the job has waited for model servers in total. If the targets have been unavailable since before the run began, the
- * wait lasts since then or since the previous run, whichever is later. Otherwise, time in the queue counts until a target last
- * became available, and the run counts as its pauses between calls, including those after broken calls. So a job whose calls
- * always fail at an available target ends, too.
+ * Returns how long the job has waited for model servers in total. If the targets have been unavailable since before the run
+ * began, the wait began then or with the previous run's end, whichever is later. Otherwise, time in the queue counts until a
+ * target last became available, and the run counts as its pauses between calls. So a job whose calls always fail at an
+ * available target ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, breakPausesMs = 0 } = times

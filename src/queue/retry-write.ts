@@ -1,7 +1,4 @@
-/**
- * Retries a write that must not be lost, such as an outcome that was paid for or the record of a sent callback, until the
- * database accepts it.
- */
+/** Retries a write that must not be lost, such as an outcome that was paid for or the record of a sent callback. */
 import { type Clock, wait } from '../clock.ts'
 import { WriteRejected } from '../store/store.ts'
 
@@ -9,8 +6,8 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects only with `WriteRejected`, because a retry would be rejected too. Any other error may be temporary, and a retry of
- * the write costs less than executing the job or sending the callback again.
+ * Retries until the database accepts the write. Any error except `WriteRejected` may be temporary, and a retry costs less than
+ * executing the job or sending the callback again. Rejects only with `WriteRejected`.
  * @param onError called after each failed try
  * @param mayRetry called before each retry; false while the process is stopping
  */

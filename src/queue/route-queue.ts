@@ -1,7 +1,6 @@
 /**
- * The scheduler's state for one route: how many of its jobs this node holds, and its limits. For each of the route's queues,
- * one per priority: whether jobs may be queued, and whose jobs were skipped. A *walk* is a claim that goes through a queue in
- * order; a claim from a lane takes the jobs of one account.
+ * Keeps the scheduler's state of one route: how many of its jobs this node holds, its limits, and a queue for each priority. A
+ * *walk* is a claim that goes through a queue in order. A claim from a lane takes the jobs of one account.
  */
 import { isHigher, type Priority } from '../job/priority.ts'
 import { Counts } from '../sharing/counts.ts'
@@ -15,7 +14,6 @@ export interface Allowance {
   running: number
 }
 
-/** What the scheduler knows about a lane. */
 interface Lane {
   /** Whether to claim even the jobs that failed last, because a claim has found no others. */
   anyJob: boolean
@@ -30,7 +28,7 @@ export class RouteState {
   readonly held = new Counts<string>()
   /** Held jobs whose first call has not begun, so that the upstream does not count them yet. */
   arriving = 0
-  /** Jobs sent to the busy upstream, because their account held nothing there (a newcomer) or they are urgent. */
+  /** Jobs sent to the busy upstream, because they are urgent or because their account held nothing there (a newcomer). */
   newcomers = 0
   /** Null unless the route is limited. */
   limited: Allowance | null = null
@@ -43,14 +41,17 @@ export class RouteState {
     this.isRated = isRated
   }
 
-  /** How many more jobs the limits allow to start: of the account, or of all accounts if it is null. */
+  /**
+   * Returns how many more jobs the limits allow to start.
+   * @param account null for all accounts
+   */
   allowed(account: string | null): number {
     const own = account === null ? null : this.limitedAccounts.get(account)
     return Math.min(leftOf(this.limited), leftOf(own))
   }
 }
 
-/** A queue of a route. While walks may find jobs in it, new jobs are queued too, so that they do not overtake those. */
+/** While walks may find jobs in this queue, new jobs are queued too, so that they do not overtake those. */
 export class RouteQueue {
   /** The name that the store keeps with the queued jobs. */
   readonly name: string
@@ -58,13 +59,13 @@ export class RouteQueue {
   readonly of: RouteState
   /** Whether walks may find jobs, and whether they take even the jobs that failed last. */
   readonly walk = { mayBeQueued: false, anyJob: false }
-  /** The lanes by account. A claim takes the first lane whose jobs may start, and moves it to the end. */
+  /** The lanes by account. A claim takes the first lane whose jobs may start, and moves that lane to the end. */
   readonly lanes = new Map<string, Lane>()
   /** Whether the next claim tries a lane first, so that lanes and walks alternate. */
   isLaneNext = true
-  /** Whether jobs of newcomers may be queued: accounts that hold nothing on the route. */
+  /** Whether jobs of newcomers (accounts that hold nothing on the route) may be queued. */
   hasNewcomers = false
-  /** Counts additions: a claim that started before an addition does not prove that nothing is queued. */
+  /** How often jobs were added. A claim that started before an addition does not prove that nothing is queued. */
   additions = 0
 
   constructor(name: string, priority: Priority, of: RouteState) {
@@ -90,7 +91,7 @@ export class RouteQueue {
    */
   added(account: string | null): void {
     this.additions += 1
-    // Walks skip the account anyway, so they cannot find these jobs, and other accounts' jobs need not wait for them.
+    // Walks skip this account, so they cannot find these jobs, and jobs of other accounts need not wait for them.
     if (account !== null && this.of.limitedAccounts.has(account)) {
       this.passedOver(account)
       return
@@ -125,7 +126,6 @@ export class RouteQueue {
   }
 }
 
-/** A claim to make now. */
 export interface PlannedClaim {
   readonly limit: number
   readonly from: ClaimFrom
@@ -134,12 +134,12 @@ export interface PlannedClaim {
   readonly isOfNewcomer: boolean
   /** Whether the jobs get the priority `high` at their upstream, where they wait ahead of others. */
   readonly isUrgent?: boolean
-  /** The value of `additions` when the claim was planned. */
+  /** The value of `RouteQueue.additions` when the claim was planned. */
   readonly additions: number
 }
 
 /**
- * Returns the new limit. Jobs that run under the previous one count under the new one, too.
+ * Returns the new limit. Jobs that run under the previous limit count under the new one, too.
  * @param before undefined or null if there was no limit
  */
 export function limitedTo(before: Allowance | undefined | null, limit: RouteLimit): Allowance {

@@ -1,4 +1,4 @@
-/** How many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
+/** Reports how many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
@@ -12,7 +12,7 @@ export interface RouteSignal {
   readonly queued: number
   /** Jobs of this node that wait for a slot or a rate limit of a model server. */
   readonly waiting: number
-  /** When the oldest of the queued and waiting jobs was created, Unix time in milliseconds; null if there is none. */
+  /** When the oldest of the queued and waiting jobs was created (Unix time); null if there are none. */
   readonly oldestMs: number | null
 }
 
@@ -39,7 +39,7 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
   }))
 }
 
-/** Leaves out jobs that wait for the budget of their account: no node can run them, perhaps until the next month. */
+/** Leaves out jobs that wait for the budget of their account, because no node can run them, perhaps until the next month. */
 export function withoutBudgetQueues(depth: Depth, queues: readonly QueueDepth[]): Depth {
   const others = queues.filter(({ route }) => !BUDGET_QUEUES.includes(route))
   if (others.length === queues.length) return depth

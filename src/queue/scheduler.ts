@@ -1,12 +1,13 @@
 /**
  * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
- * It has no effects: the worker makes the claims that `next` returns, and reports what they found.
+ * The scheduler has no effects: the worker makes the claims that `next` returns, and reports what they found.
  *
- * - Each route is claimed separately, in fair order (a walk): as many jobs as its model server can start, and an eighth more.
- * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a
- *   twentieth. Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
- * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory.
- *   Skipped jobs are claimed by account (from a lane) once the account can start jobs again.
+ * - Each claim is for one route, in fair order (a walk). It takes as many jobs as the route's model server can start, and an
+ *   eighth more.
+ * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a twentieth.
+ *   Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
+ * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory. Skipped
+ *   jobs are claimed by account (from a lane) once the account can start jobs again.
  * - An account may hold all slots except a reserve for accounts that hold none. If a model server is busy, an account that
  *   holds nothing there (a newcomer) may still send it one job.
  * - Suspects run in groups (`suspect-groups.ts`).
@@ -28,16 +29,13 @@ import {
 } from './route-queue.ts'
 import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
-/** Maximum jobs per claim, so that its transaction stays short. */
+/** A claim takes at most this many jobs, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** How many jobs a node may hold for a busy model server beyond its room, for newcomers and urgent jobs. */
+/** How many jobs a node may hold for a model server without room for them: jobs of newcomers, and urgent jobs. */
 const MAX_NEWCOMERS = 8
 /** The memory of the largest job whose texts come with the claim. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
-/**
- * Stands for the accounts of jobs that a claim in progress may return, because they are not known yet. No account has this
- * name.
- */
+/** Until a claim returns, the accounts of its jobs are unknown. This name, which no account has, stands for them. */
 const CLAIM_IN_PROGRESS = ''
 
 /** The place of a job on this node, from its hand-off or claim to its end. */
@@ -91,15 +89,14 @@ export class Scheduler {
     return this.#queues.values()
   }
 
-  /** The names of the queues of a route that are known here. */
   queuesOf(route: string): readonly string[] {
     return this.#queueOf(route).of.queues.map(({ name }) => name)
   }
 
   /**
    * Takes a place for a job that is about to be accepted; null if the job must be queued.
-   * @param awaited whether a caller waits for the job. Such a job can wait in memory for its model server, so it needs no room
-   * there, unless the route has rate limits
+   * @param awaited whether a caller waits for the job. Unless the route has rate limits, such a job needs no room at its model
+   *   server, because it can wait in memory
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -128,7 +125,7 @@ export class Scheduler {
     this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
-  /** Applies the current limits of routes and accounts. Call this when they have changed. */
+  /** Applies the current limits of routes and accounts. Call this when the limits have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
@@ -194,7 +191,7 @@ export class Scheduler {
     })
   }
 
-  /** Records that the job is about to make its first call: the upstream counts it from then on. */
+  /** Records that the job is about to make its first call. From then on, the upstream counts the job. */
   arrived(place: Place): void {
     if (place.isArriving) place.queue.of.arriving -= 1
     place.isArriving = false
@@ -207,7 +204,7 @@ export class Scheduler {
   }
 
   /**
-   * Frees the place of a job that has ended here or was not accepted.
+   * Frees the place of a job that has ended on this node or was not accepted.
    * @param isSettled whether the job has its outcome
    */
   free(place: Place, isSettled: boolean): void {
@@ -219,7 +216,7 @@ export class Scheduler {
     for (const allowance of allowances) if (allowance) allowance.running -= 1
     if (bytes > 0) this.#bytes.release(account, bytes)
     for (const one of queue.of.queues) one.hasNewcomers ||= queue.of.held.of(account) === 0
-    // While only the reserve was left, accounts that held a slot anywhere were not newcomers on any route.
+    // While only the reserve was left, an account with a slot for any route did not count as a newcomer on other routes.
     const isOnlyReserveLeft = this.#held.total >= this.#slots.limit - this.#slots.reserve
     if (isOnlyReserveLeft && this.#held.of(account) === 0)
       for (const one of this.#queues.values()) one.hasNewcomers = true
@@ -227,9 +224,9 @@ export class Scheduler {
   }
 
   /**
-   * Returns the accounts whose queued jobs must wait although jobs of other accounts could start. With the reason `memory`, they
-   * wait for memory or have their share of it. With `slots`, only reserved slots are free, and they hold at least an equal share
-   * of the slots in use.
+   * Returns the accounts whose queued jobs must wait although jobs of other accounts could start. `memory`: they wait for
+   * memory or hold their share of it. `slots`: only reserved slots are free, and they hold at least an equal share of the slots
+   * in use.
    */
   heldBack(): readonly HeldBack[] {
     const withoutBytes = this.#accountsWithoutBytes()
@@ -271,7 +268,7 @@ export class Scheduler {
       const isBehind = state.queues.length > 1 && queue.isBehind
       return isBehind ? null : this.#nextNewcomer(queue, shared, room)
     }
-    // A limited route prefers a walk: it skips accounts whose calls fail, which are poor candidates for a trial.
+    // A walk skips accounts whose calls fail. Jobs of other accounts test better whether a limited route works again.
     const isLaneFirst = state.limited === null && queue.isLaneNext
     queue.isLaneNext = !isLaneFirst
     const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
@@ -334,7 +331,7 @@ export class Scheduler {
     turns.started(priority, jobs, waits)
   }
 
-  /** How many jobs whose texts come with the claim fit into memory; at least one if this node holds no job. */
+  /** Returns how many jobs whose texts come with the claim fit into memory. If this node holds no job, one always fits. */
   #fitting(): number {
     const fitting = Math.floor(this.#bytes.freeForSmall / MAX_INLINE_BYTES)
     return fitting > 0 || this.#held.total > 0 ? fitting : 1
@@ -346,7 +343,7 @@ export class Scheduler {
     )
   }
 
-  /** Accounts whose jobs wait for bytes on this node, or that hold their share of the bytes. */
+  /** Returns the accounts whose jobs wait for bytes on this node, or that hold their share of the bytes. */
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
@@ -399,7 +396,8 @@ export class Scheduler {
 type NamedQueue = readonly [name: string, queue: RouteQueue]
 
 /**
- * First the queues of lower priorities that are due, each with the number of jobs that are due; then all queues by priority.
+ * First come the queues of lower priorities that are due, each with the number of jobs that are due. Then come all queues by
+ * priority.
  */
 function byPriority(
   queues: readonly NamedQueue[],

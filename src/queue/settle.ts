@@ -1,7 +1,7 @@
 /**
- * Settles a job: stores its outcome, durably and only once, then answers the pending response, notifies the callback dispatcher,
- * counts and logs. The outcome was paid for, so a failed write is retried until the store accepts it. If the store permanently
- * rejects the outcome, a failure is stored instead.
+ * Settles a job: stores its outcome, durably and only once, then answers the pending response, notifies the callback
+ * dispatcher, counts and logs. The outcome was paid for, so a failed write is retried until the store accepts it. If the store
+ * permanently rejects the outcome, a failure is stored instead.
  */
 import type { Clock } from '../clock.ts'
 import { type ClaimedJob, errorJson, type Job } from '../job/job.ts'
@@ -19,7 +19,7 @@ export interface SettleOptions {
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** The result of a settlement. `result` is what was stored, which differs from the given result if the store rejected that. */
+/** `result` is what was stored. It differs from the given result if the store rejected that. */
 export type SettledResult =
   | {
       /** `given up`: the process is stopping before the store accepted the outcome, and this node still holds the job. */
@@ -94,7 +94,7 @@ interface JobLog {
   warn(fields: object, message: string): void
 }
 
-/** The facts about a settled job. `callbackJson` is used only to see whether there is a callback. */
+/** `callbackJson` is used only to see whether there is a callback. */
 export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 'callbackJson'>
 
 /** The part of a result that is needed after it was stored. */
@@ -102,8 +102,8 @@ export type StoredResult = Omit<ExecutionResult, 'cache'>
 
 /**
  * Call this after each settlement.
- * @param settled `settled`: does everything; `gone`: only answers the pending response, because the job can no longer be read;
- * `stale`: does nothing, because another holder settled the job
+ * @param settled `settled`: everything is done. `gone`: only the pending response is answered, because the job can no longer be
+ *   read. `stale`: nothing is done, because another holder settled the job
  * @param executionMs null if the job ended in the queue
  */
 export type AfterSettlement = (

@@ -1,6 +1,6 @@
 /**
- * Fails queued jobs that have waited too long for model servers, or whose deadline has passed, and deletes expired data. The
- * store settles the queued jobs; running jobs are failed by their execution.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed, and deletes expired data.
+ * Running jobs are failed by their execution instead.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -9,9 +9,9 @@ import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
 import type { AfterSettlement } from './settle.ts'
 
-/** Maximum jobs of one statement, so that its transaction stays short. */
+/** A statement fails at most this many jobs, so that its transaction stays short. */
 const MAX_FAILED = 256
-/** Stands for the receipt, which the store writes from the earlier runs. `afterSettlement` does not need it here. */
+/** The store writes the real receipt. `afterSettlement` only looks for an answer that was cut off, and these jobs have none. */
 const NO_RECEIPT = { form: 'text', calls: [] } as const
 
 export interface SweepOptions {
@@ -23,12 +23,12 @@ export interface SweepOptions {
 export interface OverdueSweepOptions extends SweepOptions {
   readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
   readonly patienceMs: number
-  /** The names of a route's queues. */
+  /** Returns the names of a route's queues. */
   readonly queuesOf: (route: string) => readonly string[]
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** Returns a function that never rejects, and does nothing while an earlier call is in progress. */
+/** Returns a function that never rejects. It does nothing while an earlier call is in progress. */
 export function createOverdueSweep(options: OverdueSweepOptions): () => Promise<void> {
   const { routes, onError } = options
   let isRunning = false
@@ -61,7 +61,6 @@ async function failOf(
   }
 }
 
-/** Fails the queued jobs whose deadline has passed. */
 export async function failPastDeadline(options: SweepOptions): Promise<void> {
   await failAll({ route: null, error: DEADLINE_EXCEEDED }, options)
 }

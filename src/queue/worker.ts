@@ -1,6 +1,6 @@
 /**
  * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the claimed jobs, and releases
- * those that a draining node cannot finish.
+ * the jobs that a draining node cannot finish.
  */
 import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -23,27 +23,25 @@ import type { AfterSettlement } from './settle.ts'
 import { type SettleOptions, settle } from './settle.ts'
 import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 
-/**
- * The shortest pause before queued jobs past their deadline are failed. Jobs whose deadlines are close together fail in one
- * step.
- */
+/** The timer waits at least this long, so that jobs whose deadlines are close together fail in one step. */
 const LEAST_DEADLINE_PAUSE_MS = 20
 const CLAIM_RETRY_MS = 1000
 /** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
-/** To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS. */
+/**
+ * To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS.
+ */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
 /** The weight of the latest execution in the moving average of its model's execution times. */
 const LATEST = 0.1
 
 /**
- * Stands for the texts of a job that ends before they are loaded. The callback is unknown; an empty one makes the dispatcher
- * look for it.
+ * Stands for the texts of a job that ends before they are loaded. The empty callback makes the dispatcher look for the real
+ * one.
  */
 const NO_TEXTS: JobTexts = { messagesJson: '[]', responseFormatJson: TEXT_JSON, callbackJson: '' }
 
-/** A job that this node executes, with the signal that ends its execution early. */
 interface HeldJob {
   readonly job: ClaimedJob | ClaimedLargeJob
   readonly stop: Stop
@@ -53,9 +51,7 @@ export interface WorkerOptions {
   readonly store: Store
   readonly node: string
   readonly clock: Clock
-  /** The number of slots. */
   readonly concurrency: number
-  /** The share of the byte budget for running jobs. */
   readonly bytes: ByteShare
   readonly runTimeoutMs: number
   readonly routes: Routes
@@ -84,7 +80,7 @@ export class Worker {
    * exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  /** The recent average time of executions, by model. */
+  /** The moving average of the time of executions, by model. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
   /** Whether to query which routes have queued jobs. */
@@ -118,17 +114,15 @@ export class Worker {
     routes.watch(onLimits, () => this.#claimWhilePlanned())
   }
 
-  /** How many jobs this node holds. */
   get running(): number {
     return this.#held.size
   }
 
-  /** The jobs in progress on this node, and the queues that it knows. */
   get schedule(): Pick<Scheduler, 'held' | 'queues'> {
     return this.#scheduler
   }
 
-  /** How many suspects (jobs whose node crashed) are queued, and how many run here. */
+  /** How many suspects are queued on all nodes, and how many run on this one. */
   get suspects(): { readonly queued: number; readonly running: number } {
     const { queued, running } = this.#scheduler.suspects
     return { queued, running }
@@ -152,7 +146,7 @@ export class Worker {
     return places
   }
 
-  /** Call this when jobs that got no place were accepted, and so were queued. */
+  /** Call this after jobs without a place were accepted, and so were queued. */
   queued(jobs: readonly Job[]): void {
     for (const job of jobs) {
       this.#scheduler.queuedJob(job)
@@ -162,8 +156,8 @@ export class Worker {
   }
 
   /**
-   * How long the store may delay the acceptance of a job to share a transaction: a small part of the usual execution time of
-   * its model.
+   * Returns how long the store may delay the acceptance of a job to share a transaction. It is a small part of the usual
+   * execution time of the model.
    */
   acceptanceWaitMs({ model }: Job): number {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
@@ -177,7 +171,7 @@ export class Worker {
 
   /**
    * Call this when jobs may have been queued.
-   * @param route the jobs' route, if it is known
+   * @param route the jobs' route; null if it is not known
    */
   wake(route: string | null = null): void {
     if (route !== null && BUDGET_QUEUES.includes(route)) {
@@ -193,12 +187,10 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** Accounts whose queued jobs wait on this node although jobs of others would not. */
   heldBack(): readonly HeldBack[] {
     return this.#scheduler.heldBack()
   }
 
-  /** The claims that this node holds, as far as it knows. */
   claims(): Claim[] {
     return [...this.#held.values().map(({ job }) => claimOf(job)), ...this.#unsettleable.values()]
   }
@@ -221,8 +213,8 @@ export class Worker {
   }
 
   /**
-   * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is held.
-   * A second call waits for the same drain.
+   * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is
+   * held. A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
@@ -239,7 +231,7 @@ export class Worker {
   }
 
   /**
-   * Executes a job that has a place, until it ends on this node. Never rejects.
+   * Executes a job that has a place, until the job ends on this node. Never rejects.
    * @param cacheKey see `ExecuteJob`
    */
   async execute(
@@ -249,7 +241,8 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // This node has claimed the job again before it noticed that another node had rescued it. The earlier execution is lost.
+    // This node has claimed the job again before it noticed that another node had rescued the job. The earlier execution is
+    // lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -261,7 +254,7 @@ export class Worker {
       if (job !== null) isSettled = await this.#run(job, place, held.stop, cacheKey)
       else if (held.stop.reason !== 'lost') await this.#release(claimed)
     } catch (error) {
-      // The job is not lost: the next comparison with the database, or a rescue, returns it to the queue.
+      // The next comparison with the database, or a rescue, returns the job to the queue.
       onError(`handling job ${claimed.id} failed`, error)
     } finally {
       cancelDeadline?.()
@@ -274,8 +267,8 @@ export class Worker {
   }
 
   /**
-   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Null if the job was stopped or
-   * deleted.
+   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Returns null if the job was
+   * stopped or deleted.
    */
   async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
     const { store, clock, bytes, onError } = this.#options
@@ -342,7 +335,7 @@ export class Worker {
     return true
   }
 
-  /** Records that a job with this deadline is queued. Sets a timer that fails such jobs. */
+  /** Sets a timer that fails queued jobs with this deadline, unless an earlier timer is set. */
   #mayMiss(deadlineMs: number | null | undefined): void {
     if (deadlineMs == null || this.#state !== 'running') return
     if (this.#nextDeadline !== null && this.#nextDeadline.ms <= deadlineMs) return
@@ -352,7 +345,7 @@ export class Worker {
     this.#nextDeadline = { ms: deadlineMs, cancel: atTime(clock, atMs, () => void this.#failPastDeadline()) }
   }
 
-  /** Never rejects. The query afterwards finds the next deadline, or these jobs again. */
+  /** Never rejects. The query that follows finds the next deadline, or these jobs again. */
   async #failPastDeadline(): Promise<void> {
     try {
       await failPastDeadline(this.#options)
@@ -365,7 +358,7 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** Records the start of a suspect: from then on, a crash of this node counts against the job. */
+  /** From then on, a crash of this node counts against the suspect. */
   async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
     const { store, node, clock, onError } = this.#options
     await retryWrite(
@@ -381,7 +374,7 @@ export class Worker {
     await store.release(node, [claimOf(job)])
   }
 
-  /** Retries like a settlement, because only this node knows the usage that the job has paid for. */
+  /** Only this node knows the usage that the job has paid for, so the write is retried like a settlement. */
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock, routes } = this.#options
     const { mayRetry, onError } = this.#settleOptions
@@ -401,7 +394,7 @@ export class Worker {
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
-  /** Whether no jobs are held or on their way here. */
+  /** Whether no jobs are held, and no call in progress may assign any. */
   get #isEmpty(): boolean {
     return this.#held.size === 0 && this.#scheduler.held === 0 && !this.#claiming
   }
@@ -479,8 +472,7 @@ export class Worker {
   }
 
   /**
-   * Repeats the look while model servers are unavailable or suspects are queued, because then time alone may change what can
-   * run.
+   * While model servers are unavailable or suspects are queued, time alone may change what can run, so the look is repeated.
    */
   #lookLater(): void {
     const { clock, routes } = this.#options
