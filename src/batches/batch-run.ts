@@ -51,7 +51,7 @@ export interface BatchRunOptions {
   readonly makeId: () => string
   readonly maxLineBytes: number
   readonly maxLinesOf: (tier: string) => number
-  /** How many milliseconds files and batches are stored. */
+  /** How long files and batches are stored. */
   readonly retentionMs: number
   /** Returns the prices of input, for calls that end because their batch is cancelled; absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
@@ -59,7 +59,7 @@ export interface BatchRunOptions {
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** How many milliseconds a step validates or starts lines. All other batches of the node wait meanwhile. */
+/** All other batches of the node wait while a step validates or starts lines. */
 const STEP_MS = 200
 /** A step is stored when this many of its lines have started or ended. */
 const FULL = 500
@@ -77,9 +77,7 @@ const IN_TURN = 25
 const UNSURE = 2 * (FULL + AT_ONCE)
 /** A step is stored when its results have this many bytes. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/**
- * The pause between two attempts to start a line that must wait, and between two searches for deleted jobs, in milliseconds.
- */
+/** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -98,8 +96,8 @@ export class BatchRun {
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   /**
-   * The lines that started although an earlier line waits, by number. Later steps read these lines again. By then, their jobs
-   * may have been deleted, and their idempotency keys would start them twice.
+   * The lines that started although an earlier line waits, by number. Later steps read these lines again. By then, a job may
+   * have been deleted, and its line must not start a second time.
    */
   readonly #ahead = new Map<number, BatchLine>()
   readonly #reader: LineReader
@@ -137,7 +135,6 @@ export class BatchRun {
     return this.#batch.account
   }
 
-  /** How many lines have unfinished jobs, as far as this run knows. */
   get openLines(): number {
     return this.#open.size
   }
@@ -286,7 +283,6 @@ export class BatchRun {
     }
   }
 
-  /** Returns the line of a finished job; null if the line is not open. */
   #end(step: Step, jobId: string): BatchLine | null {
     const line = this.#open.get(jobId)
     if (line === undefined) return null
@@ -309,7 +305,6 @@ export class BatchRun {
     return this.#batch.status === 'cancelling' ? CANCELLED : JOB_CANCELLED
   }
 
-  /** Reads the next lines, and starts them up to the first one that must wait. */
   async #startLines(step: Step, owner: JobOwner, maxOpen: number): Promise<void> {
     const { clock, starts, format } = this.#options
     const most = Math.min(AT_ONCE, Math.min(maxOpen, maxOpenLines(owner)) - this.#open.size)

@@ -6,10 +6,7 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /**
-   * How often a node without batches looks for some, in milliseconds. This finds the batches of crashed nodes; new ones wake
-   * the runner.
-   */
+  /** How often a node without batches looks for the batches of crashed nodes. New batches wake the runner. */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
@@ -19,11 +16,11 @@ export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
 /** How many batches a node runs, in addition to the oldest one of each account. */
 const MAX_BATCHES = 100
-/** How often a node with batches looks for other batches and for changes of its own ones, in milliseconds. */
+/** How often a node with batches looks for other batches and for changes of its own ones. */
 const CLAIM_MS = 1000
-/** After its batches have taken this many milliseconds in a round, an account's other batches wait for the next round. */
+/** After its batches have taken this long in a round, an account's other batches wait for the next round. */
 const ACCOUNT_MS = 200
-/** The pauses after rounds in which a batch filled a step, had something to do, or had nothing to do, in milliseconds. */
+/** The pauses after a round in which a batch filled a step, had something to do, or had nothing to do. */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200

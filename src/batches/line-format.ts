@@ -19,7 +19,6 @@ export interface LineResult {
 export interface LineFormat {
   /** Returns what a line asks for. `bytes` may be empty afterwards, because a thread may have taken them. */
   read(bytes: Uint8Array, batch: StoredBatch): Promise<WantedLine | WrongLine>
-  /** Returns the result of a finished job. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /**
    * Returns the result of a line that ended without an answer.
@@ -30,6 +29,5 @@ export interface LineFormat {
   refused(endpoint: string, customId: string, id: string, error: AdmissionError): string
   /** Returns why a line is not allowed to run, in the form in which the batch lists wrong lines. */
   problemOf(endpoint: string, error: AdmissionError): WrongLine
-  /** Returns the event that reports the end of a batch. */
   eventTo(url: string, status: BatchStatus): Callback
 }

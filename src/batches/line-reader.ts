@@ -8,7 +8,7 @@ export interface InputLine {
   readonly end: number
 }
 
-/** Thrown if the file was deleted before all of it was read. */
+/** The reader throws this if the file was deleted before all of it was read. */
 export class InputGone extends Error {
   override readonly name = 'InputGone'
 }

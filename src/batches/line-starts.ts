@@ -34,7 +34,7 @@ export type LineOfBatch = Omit<BatchLine, 'jobId'>
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
 
 const FINGERPRINT = 'batch'
-/** How long the keys are stored after the batch's deadline, in milliseconds. By then, no run of the batch needs them. */
+/** How long the keys are stored after the batch's deadline. By then, no run of the batch needs them. */
 const REMEMBER_MS = 86_400_000
 const LASTING = ['invalid', 'model not allowed', 'too many tokens', 'too many output tokens']
 
@@ -52,7 +52,7 @@ export class LineStarts {
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Checks the job, without storing anything. */
+  /** Stores nothing. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)

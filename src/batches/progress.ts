@@ -46,7 +46,7 @@ export interface WantedLine {
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
-  /** How many seconds the result files are stored; null for the setting. */
+  /** Null for the setting `v1.file_retention_seconds`. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
   /** The URL that gets the event at the end of the batch; null for none. */
@@ -57,11 +57,10 @@ export interface AboutBatch {
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
-  /** The final status of the batch; null if the batch is still open. */
+  /** Null if the batch is still open. */
   readonly ended: BatchStatus | null
 }
 
-/** The statuses of the batches that a node runs, and how many lines with unfinished jobs they have. */
 export interface OwnedBatches {
   readonly statuses: readonly BatchStatus[]
   readonly lines: number

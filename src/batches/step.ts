@@ -14,7 +14,7 @@ export interface StoredAs {
   readonly node: string
   readonly status: BatchStatus
   readonly nowMs: number
-  /** Makes the ID of a result file when the file gets its first content. */
+  /** The step calls this when a result file gets its first content. */
   readonly makeId: () => string
   readonly end: BatchEnd | null
 }
@@ -23,7 +23,6 @@ export class Step {
   progress: Progress
   /** How many lines have started, plus how many have results. */
   size = 0
-  /** The number of characters in all results. */
   characters = 0
   /** The lines that started in this step, by job ID, without those that also ended in it. */
   readonly #started = new Map<string, BatchLine>()
@@ -35,13 +34,12 @@ export class Step {
     this.progress = progress
   }
 
-  /** Records that the line got a job. */
   begin(line: BatchLine): void {
     this.#started.set(line.jobId, line)
     this.size += 1
   }
 
-  /** Records that the job of the line has finished. Add its result, too. */
+  /** The result of the line follows with `addResult` or `addProblem`. */
   end(line: BatchLine): void {
     this.#started.delete(line.jobId)
     this.#ended.push(line)

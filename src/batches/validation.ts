@@ -40,7 +40,7 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks the next line. Returns true at the end, or if no further lines need to be checked. */
+  /** Returns true at the end, or if no further lines need to be checked. */
   async checkNext(owner: JobOwner): Promise<boolean> {
     const { reader, maxLines } = this.#options
     const line = await reader.next(this.#line === 0 ? 0 : undefined)

@@ -32,7 +32,7 @@ export interface CpuPoolOptions {
   readonly taskCpuMs: number
   /** A thread exits after it was idle for this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
-  /** Called after each task with the time that it took, in milliseconds. */
+  /** The pool calls this after each task with the time that the task took. */
   readonly onTask?: (name: TaskName, ms: number) => void
   readonly onRejected?: () => void
   readonly clock: Clock
@@ -40,14 +40,14 @@ export interface CpuPoolOptions {
   readonly script?: URL
 }
 
-/** How many tasks run, how many wait for a thread, and how many requests are in the pool. */
+/** `running` and `waiting` count tasks. `requests` counts the requests that have entered the pool. */
 export interface CpuPoolState {
   readonly running: number
   readonly waiting: number
   readonly requests: number
 }
 
-/** One account may use this part of the maximum number of requests: a quarter. */
+/** One account may use a quarter of the maximum number of requests. */
 const ACCOUNT_PART = 4
 /** With fewer threads, none is reserved, because a single account would have too few. */
 const LEAST_THREADS_WITH_RESERVE = 4
@@ -194,7 +194,6 @@ export class CpuPool {
   }
 }
 
-/** Resolves with null if a signal stops the task first. A later result or error is ignored. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

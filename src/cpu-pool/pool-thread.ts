@@ -3,7 +3,6 @@ import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
 import type { TaskInput, TaskName, TaskOutput, TaskReply, TaskRequest } from './thread.ts'
 
-/** Only the task failed. The pool itself continues. */
 export class TaskFailed extends Error {
   /** Whether the task exceeded the memory limit of a thread, or would have. */
   readonly outOfMemory: boolean
@@ -68,7 +67,7 @@ export class PoolThread {
     }
   }
 
-  /** Terminates the thread. The task in progress fails with this message. */
+  /** The task in progress fails with this message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()
@@ -90,7 +89,7 @@ export class PoolThread {
   }
 }
 
-/** This is enough for the short-lived objects of a parse. The young generation of the main thread is larger. */
+/** This is enough for the short-lived objects of a parse. */
 const YOUNG_GENERATION_MB = 48
 
 /**

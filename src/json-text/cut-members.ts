@@ -38,7 +38,7 @@ export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[
   return each
 }
 
-/** Returns the index after the object that begins at `from`. */
+/** Returns the index after the object. */
 function cutObject(text: string, from: number, wanted: WantedMembers, cut: CutTexts): number {
   let at = skipSpace(text, from + 1)
   while (at < text.length && text[at] !== '}') {

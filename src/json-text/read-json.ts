@@ -66,7 +66,6 @@ export function mayLoseDigits(text: string): boolean {
  * the thread itself holds, up to 28 MiB. If a heap is too small only by that much, only the thread ends.
  */
 
-/** Thrown instead of parsing a text whose values may need more memory than the heap of this thread. */
 export class HeapTooSmall extends Error {
   constructor() {
     super('Parsing the JSON text may need more memory than the heap of the thread.')
@@ -104,7 +103,7 @@ export function assertFitsHeap(text: string): void {
   if (mayNeedMoreHeap(text, maxOldGenerationSizeMb * 1024 * 1024)) throw new HeapTooSmall()
 }
 
-/** Whether parsing the text may need more than this many bytes of heap. Takes linear time, and accepts any text. */
+/** Takes linear time, and accepts any text. */
 export function mayNeedMoreHeap(text: string, heapBytes: number): boolean {
   if (text.length * MAX_BYTES_PER_CHARACTER <= heapBytes) return false
   let bytes = text.length * BYTES_PER_CHARACTER
@@ -120,7 +119,7 @@ export function mayNeedMoreHeap(text: string, heapBytes: number): boolean {
   return bytes > heapBytes
 }
 
-/** Whether a name begins with a digit, which may be escaped. */
+/** The digit may be escaped, as in `"\u0031"`. */
 function mayBeIndex(text: string, from: number): boolean {
   const first = text.charCodeAt(from)
   return first === BACKSLASH || (first >= ZERO && first <= NINE)

@@ -8,7 +8,7 @@ import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.t
 import { StoreUnavailable } from '../store/store.ts'
 import type { PendingResponses } from './pending-responses.ts'
 
-/** An execution must stop within a second of its cancellation. */
+/** An execution must stop within a second of its cancellation, so the node polls twice per second. */
 const POLL_MS = 500
 /**
  * A node without running jobs and pending responses polls less often, and at the same instants as other loops, because each

@@ -38,7 +38,6 @@ type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
 
 export class ContextShifts {
   readonly #options: ContextShiftsOptions
-  /** When the last count of each target started (steady clock). */
   readonly #countedAtMs = new Map<string, number>()
   /** Targets with a count in progress. A target has at most one, because each count keeps its text in memory. */
   readonly #counting = new Set<string>()

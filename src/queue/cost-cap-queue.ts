@@ -14,7 +14,7 @@ import type { CurrentPrices } from './current-prices.ts'
 import { earlierRunsJson, NO_RUNS } from './execution-result.ts'
 import { capsOf } from './job-and-token-caps.ts'
 
-/** No event reports that a cap was changed, a month ended, or a job finished on another node. */
+/** The node polls, because no event reports that a cap was changed, a month ended, or a job finished on another node. */
 const LOOK_EVERY_MS = 1000
 /** A look examines all accounts that may have room now, and at most this many others, so that it stays short. */
 const MAX_ACCOUNTS = 100
@@ -28,18 +28,16 @@ export interface CostCapQueueOptions {
   /** Null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly routeOf: Routes['routeOf']
-  /** Called with each route on which jobs were queued. */
   readonly onQueued: (route: string) => void
   readonly onError: (error: unknown) => void
 }
 
 export class CostCapQueue {
   readonly #options: CostCapQueueOptions
-  /** Accounts with waiting jobs, as far as this node knows. */
   #waiting = new Set<string>()
   /** The waiting accounts that the current round has yet to examine. Each look examines MAX_ACCOUNTS of them. */
   #round: string[] = []
-  /** Accounts to examine in this look, because they may have room now. */
+  /** Accounts that may have room now. The look in progress examines all of them. */
   readonly #due = new Set<string>()
   #startsRound = false
   #mustLook = false
@@ -111,7 +109,7 @@ export class CostCapQueue {
       this.#mustLook = true
       onError(error)
     }
-    // This is reset here instead of after the promise, because a call in between must start another look.
+    // A call before the promise resolves must start another look, so this is reset here.
     this.#running = null
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
@@ -128,7 +126,6 @@ export class CostCapQueue {
     for (const account of this.#round.splice(0, MAX_ACCOUNTS)) this.#due.add(account)
   }
 
-  /** Queues jobs of the account until one does not fit under its cap. */
   async #queueNext(account: string): Promise<void> {
     const { store, clock, tiers, prices, onQueued } = this.#options
     const known = prices?.() ?? null

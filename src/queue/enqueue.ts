@@ -15,7 +15,6 @@ import type { Worker } from './worker.ts'
 
 export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
-  /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
   /** The account's cost cap, as in `Acceptance`; absent for no cap. */
   readonly costCap?: number

@@ -52,11 +52,11 @@ export interface ExecuteOptions {
 
 /** What an execution reports to the scheduler, and what the scheduler tells the execution. */
 export interface ExecutionEvents {
-  /** Called before the first call. From then on, the upstream counts the job. */
+  /** The execution calls this before its first call to the upstream, which counts the job from then on. */
   arrived(): void
   /** The job's priority while it waits for a slot of the upstream; absent for normal. */
   readonly priority?: Priority
-  /** Awaited when the first call has its slot of the upstream, before the call is sent. */
+  /** When the first call has its slot of the upstream, the execution awaits this before it sends the call. */
   readonly beforeCall?: () => Promise<void>
 }
 
@@ -130,7 +130,7 @@ function errorOfStop({ reason }: StopSignal): JobError | null {
   return { code: 'timeout', message: 'The job did not finish within its run timeout.' }
 }
 
-/** An execution that calls models. It keeps the usage of the job, including that of earlier runs. */
+/** Runs one job, and keeps its usage, including that of earlier runs. */
 class Execution {
   readonly #job: ClaimedJob
   readonly #options: ExecuteOptions
@@ -146,17 +146,16 @@ class Execution {
   #cachedTokens: number
   /** Undefined if the model has no price. */
   #cost: number | undefined
-  /** Whether the last answer was truncated at a length limit. */
   #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
   /** Undefined after the first call, because later calls report no events. */
   #events: ExecutionEvents | undefined
-  /** How many calls of earlier runs are missing in `#calls`. */
+  /** The number of calls of earlier runs that `#calls` no longer contains. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** Present if the last request must be repeated later, because no target was available. */
+  /** Set if no target was available, so that the request must be repeated later. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -187,12 +186,10 @@ class Execution {
     this.#signal = signal
   }
 
-  /** The result of an execution that failed because of a bug in Parley. */
   failInternally(): ExecutionResult {
     return this.#fail(INTERNAL_FAILURE)
   }
 
-  /** Calls a model and adds the usage of the call. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const optionsJson = this.#optionsJson
@@ -228,7 +225,6 @@ class Execution {
     return reply
   }
 
-  /** Shows the model the rules that its answer violated, and asks once more. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
@@ -318,7 +314,7 @@ class Execution {
     return this.#continueLater(wait, waited)
   }
 
-  /** @param waited how long the job has waited for model servers in total */
+  /** @param waited how many milliseconds the job has waited for model servers in total */
   #continueLater(
     { route, tries, breaks }: Pick<EarlierRuns, 'tries' | 'breaks'> & Pick<WaitingExecution['wait'], 'route'>,
     waited: number,

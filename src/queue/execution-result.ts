@@ -26,7 +26,7 @@ export interface ExecutionResult {
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
 }
 
-/** What was sent to model servers and what they returned. Operators see it. */
+/** What Parley sent to model servers and what they returned, for operators. */
 export interface Receipt extends ReceiptFormat {
   readonly calls: readonly CallRecord[]
   /** How many earlier calls are left out; absent if none. */
@@ -37,7 +37,6 @@ export interface Receipt extends ReceiptFormat {
   readonly repair?: Repair
 }
 
-/** Returns the stored form of the receipt. */
 export function receiptJson({ repair, ...receipt }: Receipt): string {
   const json = JSON.stringify(receipt)
   if (repair === undefined) return json
@@ -53,13 +52,11 @@ export interface WaitingExecution {
   }
 }
 
-/** The error of a job whose execution failed because of a bug in Parley. */
 export const INTERNAL_FAILURE: JobError = {
   code: 'model_error',
   message: 'Parley could not run this job because of an internal error. See the server log for details.',
 }
 
-/** The result of a job that failed because of a bug in Parley before it called a model. */
 export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>): ExecutionResult {
   return withoutCall({ status: 'failed', error: INTERNAL_FAILURE }, readEarlierRuns(earlierJson))
 }
@@ -94,7 +91,6 @@ export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResul
   }
 }
 
-/** Limits a count to what its column can store. */
 function countOf(value: number): number {
   return value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0
 }
@@ -130,7 +126,7 @@ export const DEADLINE_EXCEEDED: JobError = {
 
 const NO_CALLS: Receipt = { ...TEXT_FORMAT, calls: [] }
 
-/** The result of a run without a call: it has the usage of earlier runs. */
+/** A run without a call has the usage of earlier runs. */
 export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionResult {
   const receipt = earlier.calls === 0 ? NO_CALLS : receiptOfEarlier(earlier)
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }
@@ -179,7 +175,6 @@ export function earlierRunsJson({ repair, ...runs }: EarlierRuns): string {
   return repair === undefined ? json : `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** Returns the member of the stored JSON object that contains the repair. */
 export function repairMember({ raw_text, errors }: Repair): string {
   return `"repair":{"raw_text":${rawTextJson(raw_text)},"errors":${JSON.stringify(errors)}}`
 }

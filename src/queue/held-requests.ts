@@ -16,7 +16,6 @@ import type { Idempotency, Store } from '../store/store.ts'
 
 /** The state in the row. A write replaces the state only if its JSON text is unchanged since it was read. */
 interface State {
-  /** The node of each waiting caller. */
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
   readonly atMs: number
@@ -32,9 +31,7 @@ export interface Hold {
 
 export interface EqualRequest {
   readonly account: string
-  /** The result of `hashOfRequest`. */
   readonly hash: string
-  /** Whether the caller declares that it has sent this request before. */
   readonly isRetry: boolean
 }
 
@@ -66,7 +63,6 @@ export class HeldRequests {
   readonly #options: HeldRequestsOptions
   /** Writes that record callers that left. Later requests must see their effect. */
   readonly #leaving = new Set<Promise<void>>()
-  /** Answered requests whose rows are not deleted yet. */
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
   /**
@@ -84,7 +80,6 @@ export class HeldRequests {
     this.#startedMs = options.clock.nowMs()
   }
 
-  /** Returns the key to store with the job of a request whose caller waits. */
   keyOf(hash: string, jobId: string): Idempotency {
     const nowMs = this.#options.clock.nowMs()
     const state: State = { callers: [this.#node], atMs: nowMs }

@@ -50,11 +50,9 @@ export type AdmissionError =
   | CreateRateReached
   | QuotaReached
 
-/** The account has reached the tier's limit of jobs per minute. */
 export interface CreateRateReached {
   readonly kind: 'create rate'
   readonly limit: number
-  /** Milliseconds until the minute ends. */
   readonly leftMs: number
 }
 
@@ -64,8 +62,8 @@ export type Admission =
 
 export interface AdmissionRules {
   /**
-   * Maps each public model name to a number of input tokens. Above that number, the tokens must be counted exactly, because the
-   * count decides which model `gpt-auto` calls. The number is infinite for other models.
+   * Maps each public model name to a number of input tokens, above which the tokens are counted exactly: the count decides
+   * which model `gpt-auto` calls. The number is infinite for other models.
    */
   readonly models: ReadonlyMap<string, number>
   /** Null if no model has a price. */
@@ -113,16 +111,14 @@ export interface JobCreatorOptions extends AdmissionRules {
 
 const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
 
-/** The count stops just above the limit. */
+/** The count may stop just above the limit. */
 export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
-/** Contains only the elements whose tokens must be counted. */
 type Counts = ReadonlyMap<CreateElement, TokenCount>
 
 const NO_COUNTS: Counts = new Map()
 
 export class JobCreator {
-  /** How long an Idempotency-Key is remembered. */
   readonly idempotencyMs: number
   readonly #options: JobCreatorOptions
   readonly #creates: MinuteCounter
@@ -410,7 +406,6 @@ function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }:
   return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
 }
 
-/** Stops at the first element that the tier does not allow. */
 async function countAll(
   elements: readonly CreateElement[],
   tier: Tier,

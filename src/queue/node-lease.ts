@@ -25,12 +25,10 @@ const OUTAGE = 1 / 2
 const ABSENT_LEASES = 10
 
 export interface JobHolder {
-  /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
-  /** Stops the execution of a job that this node no longer holds. */
   lose(claim: Claim): unknown
-  /** Called when jobs may have been queued. */
+  /** The lease calls this when jobs may have been queued. */
   wake(): void
   readonly assigningCalls: Pick<AssigningCalls, 'latest' | 'haveEnded'>
 }
@@ -77,7 +75,6 @@ export class NodeLease {
   /** Whether a renewal since the last comparison found that the lease had expired. */
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
-  /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
   /**
    * Since when writes have reached the database without a long gap. All live nodes could renew their leases during that time.
@@ -207,7 +204,7 @@ export class NodeLease {
     const { store, clock, leaseMs, events } = this.#options
     const askedMs = clock.steadyMs()
     const reverted = await store.revertCrashes()
-    // The write may have reached the database at any moment before its response.
+    // The database may have executed the write at any moment before its response.
     const answeredMs = clock.steadyMs()
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
       this.#inTouchSinceMs = answeredMs
@@ -247,7 +244,6 @@ function keyOf({ jobId, attempt }: Claim): string {
  * assign a job long before its response arrives. Until then, the worker does not know about the job.
  */
 export class AssigningCalls {
-  /** The numbers of the calls in progress, the oldest first. */
   readonly #open = new Set<number>()
   #latest = 0
 
@@ -266,7 +262,6 @@ export class AssigningCalls {
     this.#open.delete(call)
   }
 
-  /** Whether this call and all earlier ones have ended. */
   haveEnded(call: number): boolean {
     const [oldest = Number.POSITIVE_INFINITY] = this.#open
     return oldest > call

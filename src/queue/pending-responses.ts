@@ -30,7 +30,7 @@ export interface PendingResponse {
   /** Ends the wait like a timeout. Does nothing if the wait has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** An earlier pending response for the same job, because several requests may wait for one job. */
+  /** Several requests may wait for one job. This is the one before. */
   next: PendingResponse | undefined
   /** Whether the job existed when the wait began. If not, the wait began before the job was stored. */
   readonly existed: boolean
@@ -68,7 +68,7 @@ export class PendingResponses {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
-    // This is called for every request, usually when the connection closes long after the response was sent.
+    // Every request calls this, usually when its connection closes long after the response was sent.
     const leave = () => {
       if (!pending.hasEnded) this.#leave(pending)
     }
@@ -98,7 +98,6 @@ export class PendingResponses {
     return this.#latest.keys()
   }
 
-  /** Ends every wait for the job. */
   end(jobId: string, end: WaitEnd): void {
     let pending = this.#latest.get(jobId)
     this.#latest.delete(jobId)
@@ -169,7 +168,7 @@ export interface JobsToAwait {
   /** At least one job, without duplicates. The caller has read these jobs before, so they existed. */
   readonly jobIds: readonly string[]
   readonly ms: number
-  /** Which of the jobs must have finished. A job that no longer exists counts as finished. */
+  /** A job that no longer exists counts as finished. */
   readonly until: 'any' | 'all'
 }
 
@@ -179,7 +178,6 @@ export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 export interface JobWait {
   /** Resolves without the results, which may be large together. They are read only when they are sent. */
   readonly ended: Promise<JobWaitEnd>
-  /** Ends the wait like a timeout. Does nothing if the wait has ended. */
   readonly leave: () => void
 }
 
@@ -228,12 +226,11 @@ const MAX_READ_BYTES = 1024 * 1024
 export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'findMissing' | 'shared'>
   readonly clock: Clock
-  /** Returns the jobs that requests on this node wait for and that this node does not run. */
+  /** The jobs that requests on this node wait for and that this node does not run. */
   readonly awaited: () => readonly string[]
-  /** Whether a request waits for the job since a time at which the job existed. */
   readonly awaitsExisting: (jobId: string) => boolean
   readonly onEnded: (job: EndedJob) => void
-  /** Called if a job that existed when a wait began no longer exists. */
+  /** The loop calls this if a job that existed when a wait began no longer exists. */
   readonly onVanished: (jobId: string) => void
   readonly onError: (error: unknown) => void
 }

@@ -46,13 +46,13 @@ interface Entry {
   lookedUpAtMs: number
   /** The lookup in progress. Nothing is reserved until it has ended. */
   lookUp: Promise<void> | null
-  /** Jobs accepted on this node since the last lookup, which `use` does not include. */
+  /** Jobs accepted on this node since the last lookup. The sums in `use` do not include them. */
   acceptedJobs: number
   acceptedBytes: number
   /** Jobs that are being accepted on this node. Files reserve bytes without jobs. */
   reservedJobs: number
   reservedBytes: number
-  /** Called when nothing is being stored for the account. */
+  /** The next lookup sets this, to wait until nothing is being stored for the account. */
   onIdle: (() => void) | null
 }
 
@@ -132,7 +132,6 @@ export class Quotas {
     return entry
   }
 
-  /** Drops the oldest account for which nothing is being accepted. */
   #dropOldest(): void {
     for (const [account, entry] of this.#entries) {
       if (!isIdle(entry) || entry.lookUp !== null) continue
@@ -193,7 +192,6 @@ function reserveIn(
   return null
 }
 
-/** Returns how many bytes the jobs store before they finish. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
   for (const { messagesJson, responseFormatJson, callbackJson } of jobs) {

@@ -17,7 +17,7 @@ import { capsOf } from './job-and-token-caps.ts'
 import type { Acceptance, AdmissionError, CountElement, JobCreator, JobOwner } from './job-creator.ts'
 import { quotasOf } from './quotas.ts'
 
-/** Operators can wait, and each poll wakes an idle process. */
+/** Polls are rare, because operators can wait and each poll wakes an idle process. */
 const POLL_MS = 2000
 /**
  * The pause after a poll that created jobs. A command that reruns many jobs requests the next ones soon after the previous ones
@@ -43,7 +43,6 @@ export class Reruns {
   readonly #options: RerunsOptions
   readonly #poll: PollingLoop
   #isStopped = false
-  /** Whether the last poll created jobs. */
   #hasMade = false
   #making: Promise<void> = Promise.resolve()
 

@@ -28,7 +28,7 @@ export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
   return messagesJson.length + responseFormatJson.length > LARGE_JOB
 }
 
-/** Returns the key of the job's cached response; null if the job does not use the cache. */
+/** Returns null if the job does not use the cache. */
 export type CacheKeyOf = (job: Job) => string | null
 
 export interface CacheOptions {

@@ -6,10 +6,10 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Retries until the database accepts the write. Any error except `WriteRejected` may be temporary, and a retry costs less than
- * executing the job or sending the callback again. Rejects only with `WriteRejected`.
- * @param onError called after each failed try
- * @param mayRetry called before each retry; false while the process is stopping
+ * Rejects only with `WriteRejected`. Any other error may be temporary, and a retry costs less than executing the job or sending
+ * the callback again.
+ * @param onError receives the error of each failed try
+ * @param mayRetry returns false while the process is stopping
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,

@@ -19,7 +19,6 @@ interface Lane {
   anyJob: boolean
 }
 
-/** The state that the queues of a route share. */
 export class RouteState {
   readonly route: string
   /** The known queues, highest priority first. */
@@ -30,7 +29,6 @@ export class RouteState {
   arriving = 0
   /** Jobs sent to the busy upstream, because they are urgent or because their account held nothing there (a newcomer). */
   newcomers = 0
-  /** Null unless the route is limited. */
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
   /** Whether rate limits of the targets may make jobs wait. */
@@ -57,7 +55,7 @@ export class RouteQueue {
   readonly name: string
   readonly priority: Priority
   readonly of: RouteState
-  /** Whether walks may find jobs, and whether they take even the jobs that failed last. */
+  /** `mayBeQueued`: whether walks may find jobs. `anyJob`: whether walks take even the jobs that failed last. */
   readonly walk = { mayBeQueued: false, anyJob: false }
   /** The lanes by account. A claim takes the first lane whose jobs may start, and moves that lane to the end. */
   readonly lanes = new Map<string, Lane>()
@@ -85,10 +83,7 @@ export class RouteQueue {
     return false
   }
 
-  /**
-   * Records that jobs may have been queued.
-   * @param account the jobs' account; null if it is not known
-   */
+  /** @param account the account whose jobs may have been queued; null if it is not known */
   added(account: string | null): void {
     this.additions += 1
     // Walks skip this account, so they cannot find these jobs, and jobs of other accounts need not wait for them.

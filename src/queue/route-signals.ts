@@ -8,7 +8,7 @@ import type { WaitingJobs } from '../upstreams/routes.ts'
 export interface RouteSignal {
   /** The targets in the order in which they are tried; empty if they are not known. */
   readonly targets: readonly string[]
-  /** Queued jobs, on all nodes. */
+  /** Includes the queued jobs of all nodes. */
   readonly queued: number
   /** Jobs of this node that wait for a slot or a rate limit of a model server. */
   readonly waiting: number
@@ -16,7 +16,6 @@ export interface RouteSignal {
   readonly oldestMs: number | null
 }
 
-/** @param waiting the waiting jobs of all routes of this node */
 export function routeSignals(queues: readonly QueueDepth[], waiting: readonly WaitingJobs[]): RouteSignal[] {
   const found = new Map(
     waiting.map(({ route, jobIds }) => [route, { queued: 0, waiting: jobIds.size, ids: [...jobIds] }]),

@@ -38,7 +38,6 @@ const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
 /** Until a claim returns, the accounts of its jobs are unknown. This name, which no account has, stands for them. */
 const CLAIM_IN_PROGRESS = ''
 
-/** The place of a job on this node, from its hand-off or claim to its end. */
 export interface Place {
   readonly account: string
   readonly queue: RouteQueue
@@ -113,10 +112,7 @@ export class Scheduler {
     return this.#place(account, queue, bytes, null)
   }
 
-  /**
-   * Records that jobs of the route may have been queued.
-   * @param account the jobs' account; null if it is not known
-   */
+  /** @param account the account whose jobs may have been queued; null if it is not known */
   queued(route: string, account: string | null): void {
     this.#queueOf(route).added(account)
   }
@@ -125,7 +121,7 @@ export class Scheduler {
     this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
-  /** Applies the current limits of routes and accounts. Call this when the limits have changed. */
+  /** Call this when the limits of routes or accounts have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
@@ -165,7 +161,6 @@ export class Scheduler {
     return null
   }
 
-  /** Records that the claim starts and may fill this many slots. */
   begin({ limit }: PlannedClaim): void {
     this.#held.add(CLAIM_IN_PROGRESS, limit)
   }
@@ -174,7 +169,6 @@ export class Scheduler {
     this.#held.add(CLAIM_IN_PROGRESS, -limit)
   }
 
-  /** Takes places for the claimed jobs, in order, and records what the claim shows about the queue. */
   claimed(claim: PlannedClaim, { jobs, mayHaveMore }: Claimed): Place[] {
     this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
     const { queue, from, additions } = claim
@@ -203,10 +197,7 @@ export class Scheduler {
     place.isNewcomer = false
   }
 
-  /**
-   * Frees the place of a job that has ended on this node or was not accepted.
-   * @param isSettled whether the job has its outcome
-   */
+  /** @param isSettled whether the job has its outcome; false if it was released */
   free(place: Place, isSettled: boolean): void {
     const { account, queue, bytes, allowances, isSuspect } = place
     this.arrived(place)
@@ -287,7 +278,7 @@ export class Scheduler {
     return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
   }
 
-  /** Plans a claim for newcomers, although the model server is busy or only the reserve of slots is free. */
+  /** A newcomer may start a job although the model server is busy or only the reserve of slots is free. */
   #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
     if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null
     const { held, limitedAccounts, limited } = queue.of
@@ -343,7 +334,6 @@ export class Scheduler {
     )
   }
 
-  /** Returns the accounts whose jobs wait for bytes on this node, or that hold their share of the bytes. */
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
@@ -410,7 +400,6 @@ function byPriority(
   return [...due, ...PRIORITIES.flatMap(of)]
 }
 
-/** Gives the jobs of the claim high priority at their upstream. */
 function urgent(claim: PlannedClaim | null): PlannedClaim | null {
   return claim && { ...claim, isUrgent: true }
 }

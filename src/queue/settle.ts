@@ -14,7 +14,7 @@ export interface SettleOptions {
   readonly store: Pick<Store, 'settle'>
   readonly node: string
   readonly clock: Clock
-  /** Called before each retry; false while the process is stopping. */
+  /** Returns false while the process is stopping. */
   readonly mayRetry: () => boolean
   readonly onError: (message: string, error: unknown) => void
 }
@@ -97,7 +97,6 @@ interface JobLog {
 /** `callbackJson` is used only to see whether there is a callback. */
 export type SettledJob = Pick<Job, 'id' | 'account' | 'model' | 'createdAtMs' | 'callbackJson'>
 
-/** The part of a result that is needed after it was stored. */
 export type StoredResult = Omit<ExecutionResult, 'cache'>
 
 /**

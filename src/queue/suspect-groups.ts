@@ -15,7 +15,6 @@ import type { QueuedSuspects } from '../store/store.ts'
 const MAX_GROUP = 64
 const MAX_PART = 1 / 4
 
-/** Up to `limit` suspects with this crash count, to claim. */
 export interface SuspectGroup {
   readonly crashCount: number
   readonly limit: number
@@ -24,7 +23,6 @@ export interface SuspectGroup {
 export const NO_SUSPECTS: QueuedSuspects = { queued: 0, mostCrashes: 0, withMost: 0 }
 
 export class SuspectGroups {
-  /** Whether to query the store before the next claim of suspects. */
   mustLook = true
   #found = NO_SUSPECTS
   /** The highest number of queued suspects since there were none. */
@@ -38,7 +36,6 @@ export class SuspectGroups {
   /** The crash count for which `#limit` was set. */
   #begun = 0
 
-  /** How many suspects were queued at the last query of the store. */
   get queued(): number {
     return this.#found.queued
   }
@@ -54,7 +51,6 @@ export class SuspectGroups {
     if (this.#running === 0) this.#begin(found.mostCrashes)
   }
 
-  /** Returns which suspects to claim now; null for none. */
   next(): SuspectGroup | null {
     const limit = this.#limit - this.#running
     return this.#crashCount === 0 || limit <= 0 ? null : { crashCount: this.#crashCount, limit }
@@ -69,10 +65,7 @@ export class SuspectGroups {
     else this.#crashCount = 0
   }
 
-  /**
-   * Records that a suspect has ended on this node.
-   * @param isSettled whether it has its outcome; otherwise it was released and is queued again
-   */
+  /** @param isSettled whether the suspect has its outcome; otherwise it was released and is queued again */
   ended(isSettled: boolean): void {
     this.#running -= 1
     const most = Math.max(MAX_GROUP, Math.ceil(this.#mostQueued * MAX_PART))

@@ -23,7 +23,6 @@ export interface SweepOptions {
 export interface OverdueSweepOptions extends SweepOptions {
   readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
   readonly patienceMs: number
-  /** Returns the names of a route's queues. */
   readonly queuesOf: (route: string) => readonly string[]
   readonly onError: (message: string, error: unknown) => void
 }
@@ -77,9 +76,7 @@ async function failAll(overdue: Overdue, { store, clock, afterSettlement }: Swee
   }
 }
 
-/** The pause between steps while there is more to delete. */
 const STEP_PAUSE_MS = 20
-/** The pause between steps when there is nothing to delete. */
 const IDLE_PAUSE_MS = 10_000
 
 export interface RetentionOptions {

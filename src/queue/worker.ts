@@ -63,7 +63,7 @@ export interface WorkerOptions {
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly onSuspects: (queued: number) => void
-  /** Called when jobs wait for the budget of their account (`cost-cap-queue.ts`). */
+  /** The worker calls this when jobs wait for the budget of their account (`cost-cap-queue.ts`). */
   readonly onOverBudget: () => void
   readonly onError: (message: string, error: unknown) => void
 }
@@ -80,13 +80,10 @@ export class Worker {
    * exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  /** The moving average of the time of executions, by model. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
-  /** Whether to query which routes have queued jobs. */
   #mustLook = false
   #cancelLook: (() => void) | null = null
-  /** The earliest known deadline of queued jobs. */
   #nextDeadline: { readonly ms: number; readonly cancel: () => void } | null = null
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
@@ -122,7 +119,7 @@ export class Worker {
     return this.#scheduler
   }
 
-  /** How many suspects are queued on all nodes, and how many run on this one. */
+  /** The queued suspects of all nodes, and the running ones of this node. */
   get suspects(): { readonly queued: number; readonly running: number } {
     const { queued, running } = this.#scheduler.suspects
     return { queued, running }
@@ -163,7 +160,7 @@ export class Worker {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
 
-  /** Frees the places of jobs that were not accepted or need no execution. */
+  /** Call this with the places of jobs that were not accepted or need no execution. */
   free(places: readonly Place[]): void {
     for (const place of places) this.#scheduler.free(place, true)
     this.#capacityFreed()
@@ -289,7 +286,7 @@ export class Worker {
     return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
-  /** Executes and settles the job. Returns false if the job was released or lost instead. */
+  /** Returns false if the job was released or lost instead of settled. */
   async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     metrics.started(job, clock.nowMs())
@@ -394,7 +391,6 @@ export class Worker {
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
-  /** Whether no jobs are held, and no call in progress may assign any. */
   get #isEmpty(): boolean {
     return this.#held.size === 0 && this.#scheduler.held === 0 && !this.#claiming
   }
@@ -408,10 +404,7 @@ export class Worker {
     void this.#claimAll(claim)
   }
 
-  /**
-   * Makes claims until none is planned. Never rejects.
-   * @param first null to query the store first
-   */
+  /** @param first null to query the store first */
   async #claimAll(first: PlannedClaim | null): Promise<void> {
     for (let claim = first; ; claim = this.#scheduler.next()) {
       if (claim !== null) await this.#claim(claim)

@@ -49,17 +49,14 @@ export class ByteShare {
   readonly #held = new Counts<string>()
   /** Up to this total, no account can exceed its part, so small things are granted without a check of the account. */
   readonly #openToSmall: number
-  /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
   readonly held: ReadonlyCounts<string> = this.#held
-  /** The number of waiting requests, by account. */
   readonly waiting: ReadonlyCounts<string> = this.#waiting
   /**
    * Waiting requests by account. The account that was granted bytes longest ago comes first. A set keeps the order of arrival.
    */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
-  /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
   /** Bytes in the reserve for newcomers, by the account that holds them. */
   readonly #reserved = new Counts<string>()
@@ -88,7 +85,6 @@ export class ByteShare {
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** Returns how many bytes the account may hold now, including what it holds already. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
@@ -160,7 +156,7 @@ export class ByteShare {
     this.release(account, from)
   }
 
-  /** Counts granted bytes. They go to the reserve for newcomers if there is no other room. */
+  /** The bytes go to the reserve for newcomers if there is no other room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -172,7 +168,6 @@ export class ByteShare {
     return this.#reserved.total + bytes <= this.#reserveLimit
   }
 
-  /** Decides without the reserve for newcomers. */
   #decideRest(account: string, bytes: number): ByteDecision {
     const decision = this.#decide(account, bytes)
     return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision

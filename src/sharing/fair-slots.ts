@@ -47,7 +47,6 @@ export class FairSlots {
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   readonly held: ReadonlyCounts<string> = this.#held
-  /** The number of waiting requests, by account. */
   readonly waiting: ReadonlyCounts<string> = this.#waiting
 
   constructor(options: FairSlotsOptions) {
@@ -126,7 +125,7 @@ export class FairSlots {
     return false
   }
 
-  /** Grants a slot to the waiting account that holds the fewest slots for its weight, among those that may have one. */
+  /** The slot goes to the account that holds fewest slots for its weight, among those that may have one. */
   #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
@@ -161,12 +160,11 @@ export class FairSlots {
   }
 }
 
-/** The fraction of the slots that is reserved; at least one slot. */
+/** At least one slot is reserved. */
 const SLOT_RESERVE = 1 / 16
 /** With fewer slots there is no reserve, because a single account would have too few. */
 const LEAST_SLOTS_WITH_RESERVE = 4
 
-/** Returns how many of a node's slots for jobs or pending responses are reserved. */
 export function reserveOf(slots: number): number {
   return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
 }

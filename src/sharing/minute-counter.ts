@@ -8,7 +8,7 @@ export const WINDOW_MS = 60_000
 
 export interface MinuteCount {
   readonly count: number
-  /** The time until the minute ends, in milliseconds. */
+  /** The time until the minute ends. */
   readonly leftMs: number
 }
 
@@ -64,7 +64,6 @@ export class MinuteCounter {
     return count < most ? 0 : leftMs
   }
 
-  /** Forgets the keys whose minute has ended, and the oldest if there are too many. */
   #forget(nowMs: number): void {
     for (const [key, { endsMs }] of this.#windows) {
       if (endsMs > nowMs && this.#windows.size <= this.#mostKeys) return

@@ -19,7 +19,10 @@ import { findCached } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** A new job as the event loop sends it to the storage thread: an array, because copying objects between threads costs more. */
+/**
+ * A new job as the event loop sends it to the storage thread. It is an array, because copying objects between threads costs
+ * more.
+ */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -106,7 +109,6 @@ function checkCost(
   return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
-/** Stores a job that a cached response completes. The job is settled from the start, so no node ever claims it. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
   const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, ...rest] = job
   const [messages, format, callback, , , , priority, deadlineMs, reserved] = rest
@@ -158,10 +160,7 @@ function findEarlier(
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/**
- * The next turn of the account on each route. The jobs of a batch follow each other, so a batch reads the turn of a route only
- * once.
- */
+/** Jobs of a batch follow each other, so the first one on a route determines the turns of the others. */
 type NextTurns = Map<string, number>
 
 function storeJob(

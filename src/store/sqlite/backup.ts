@@ -25,9 +25,8 @@ import type { SnapshotResult, VacuumTask } from './vacuum-thread.ts'
 
 export interface WriteOptions {
   readonly force: boolean
-  /** An abort removes the unfinished file. It does not stop the thread that writes the file, which ends with the process. */
+  /** An abort removes the unfinished file. The thread that writes the file continues until the process exits. */
   readonly signal: AbortSignal
-  /** The store calls this periodically with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void
 }
 
@@ -41,7 +40,6 @@ export interface Restored {
   readonly keptAside: string | null
 }
 
-/** The suffixes of a database file and of the files that belong to it. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
 export async function backUpFile(
@@ -164,7 +162,7 @@ const PROGRESS_MS = 500
 
 interface Snapshot {
   readonly summary: DatabaseSummary
-  /** The temporary path, in the folder of the final one. */
+  /** The temporary path. It is in the folder of the final one, because a rename to another file system would fail. */
   readonly file: string
   /** Renames the file durably and atomically. */
   putInPlace(): void

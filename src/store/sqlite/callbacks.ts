@@ -21,7 +21,6 @@ import { read, runSteps, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
-  /** Returns rows for `readDue`. */
   takeCallbacks: write(
     (file: ServedFile, { node, queue, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] => {
       const rows = file.cells(DUE, DELIVERY_QUEUES.indexOf(queue), nowMs, limit)
@@ -29,13 +28,11 @@ export const callbackOperations = {
     },
   ),
 
-  /** Returns rows for `readDue`. */
   takeDeferred: write((file: ServedFile, { node, deferred, leaseUntilMs }: TakeDeferred): Cell[][] => {
     const rows = deferred.flatMap(({ jobId, attempts }) => file.cells(DEFERRED, jobId, attempts))
     return lease(file, rows, node, leaseUntilMs)
   }),
 
-  /** Returns a row for `readBody`. */
   loadCallback: read((file: ServedFile, jobId: string, attempt: number): Cell[] | null => {
     const [row] = file.cells(BODY, jobId, attempt)
     if (row) row[CONTENT] = asText(row[CONTENT])

@@ -13,7 +13,6 @@ import type { ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { ADD_TO_QUOTAS, ADD_TO_USAGE, MAX_TOKENS } from './sums.ts'
 
-/** Settles the open jobs that meet the condition. Returns how many. */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { errorJson, usageJson, nowMs } = outcome
   const ended = yield sql`

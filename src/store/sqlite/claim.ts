@@ -20,7 +20,6 @@ import type { Cell, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
-/** Claimed jobs as the storage thread returns them. `readClaimedJob` reads each row. */
 interface ClaimedRows {
   readonly rows: Cell[][]
   readonly mayHaveMore: boolean

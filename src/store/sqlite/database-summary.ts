@@ -18,7 +18,7 @@ export interface DatabaseSummary {
   readonly keys: number
   readonly jobs: Readonly<Record<Status, number>>
   readonly callbacksOwed: number
-  /** The time at which the newest job was created; null if there are no jobs. */
+  /** Null if there are no jobs. */
   readonly newestJobAtMs: number | null
 }
 

@@ -9,7 +9,6 @@ interface File extends Pick<OpenFile, 'prepare'> {
   readonly places: RoutePlaces
 }
 
-/** Returns the turn of a job that goes to the head of its route. */
 export function headTurn(file: File, route: string): number {
   const turn = file.places.turn(route)
   return Number(file.prepare(HEAD).get(route, turn)?.turn ?? turn)

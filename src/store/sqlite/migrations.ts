@@ -1,5 +1,5 @@
 /**
- * The SQLite schema, as a list of migrations. Never change a released migration; add a new one instead.
+ * Lists the migrations of the SQLite schema. Never change a released migration; add a new one instead.
  *
  * A job has a row in each of three tables: `jobs`, `requests` (conversations) and `outcomes`. Only the small rows of `jobs` are
  * updated, so settling a job never rewrites its conversation.
@@ -201,12 +201,10 @@ create index jobs_in_lanes on jobs (account, route, turn, id) where turn is not 
 create index jobs_suspected on jobs (deaths, turn, id) where turn is not null and deaths > 0;
 `
 
-/** Adds the URL that receives the events of an account's jobs. */
 const sixth = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/** Adds priorities, and the deadlines at which unfinished jobs fail. */
 const seventh = `
 alter table jobs add column priority text; -- null for normal
 alter table jobs add column deadline_ms integer; -- null for never
@@ -253,7 +251,6 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
-/** Adds batches of accounts, and the lines of batches that are running. */
 const tenth = `
 create table batches (
   id text primary key,

@@ -1,6 +1,6 @@
 /**
- * Leases on SQLite, and how jobs return to the queue. Only the process that has locked the file can serve it, so the lock is
- * the lease. After a restart, the previous process must have ended, so every crash is confirmed at once and none is ever
+ * Implements leases on SQLite, and returns jobs to the queue. Only the process that has locked the file can serve it, so the
+ * lock is the lease. A restart proves that the previous process has ended, so every crash is confirmed at once and none is ever
  * reverted.
  */
 import type { Claim } from '../node-store.ts'

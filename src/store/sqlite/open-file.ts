@@ -112,13 +112,12 @@ export class OpenFile {
     return statement
   }
 
-  /** Returns each row as an array of its columns. */
   cells(sql: string, ...values: Cell[]): Cell[][] {
     const rows: unknown[] = this.#prepareCells(sql).all(...values)
     return rows.map(asCells)
   }
 
-  /** Returns the same rows as `cells`, but reads each one only when the caller asks for it. */
+  /** Reads the rows one by one, so that the caller can stop early. */
   *each(sql: string, ...values: Cell[]): Generator<Cell[]> {
     for (const row of this.#prepareCells(sql).iterate(...values)) yield asCells(row)
   }
@@ -133,7 +132,10 @@ export class OpenFile {
     return statement
   }
 
-  /** Rolls the transaction back if the work throws. Usage and quotas that the work has summed are written before the commit. */
+  /**
+   * Rolls the transaction back if the work throws. Otherwise, the usage and quotas that the work has summed are written before
+   * the commit.
+   */
   transaction<Result>(work: () => Result): Result {
     try {
       this.db.exec('begin immediate')

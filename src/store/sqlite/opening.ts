@@ -68,7 +68,7 @@ export function lockForServing(path: string): DatabaseSync {
   )
 }
 
-/** Takes the lock of `lockForServing`, so that neither a server nor another transfer uses the file. */
+/** Takes the lock of `lockForServing` for a transfer, so that no server and no other transfer uses the file. */
 export function lockForTransfer(path: string): DatabaseSync {
   return lock(
     path,
@@ -76,7 +76,7 @@ export function lockForTransfer(path: string): DatabaseSync {
   )
 }
 
-/** Takes the lock of `lockForServing` for a backup that replaces the file. */
+/** Takes the same lock while a backup replaces the file. */
 export function lockForRestoring(path: string): DatabaseSync {
   return lock(
     path,

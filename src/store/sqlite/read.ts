@@ -58,7 +58,6 @@ export const readOperations = {
   }),
 }
 
-/** A job as the storage thread returns it. */
 export type ReadCells = readonly [
   status: JobRecord['status'],
   createdAtMs: number,

@@ -32,7 +32,7 @@ interface EndedRow {
   readonly openJobs: -1 | 0
   /** The bytes of the job that this transaction stores in addition to the outcome. */
   readonly bytes: number
-  /** What the job had reserved while it was open. */
+  /** The cost that the job had reserved while it was open. */
   readonly reserved: number
 }
 

@@ -42,7 +42,7 @@ export interface SqliteStoreOptions {
   readonly maxQueued: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Called if the storage thread exited unexpectedly. Nothing can be stored then, so the process should exit. */
+  /** The store calls this if the storage thread exits unexpectedly. Nothing can be stored then, so the process should exit. */
   readonly onFatal: (error: Error) => void
 }
 
@@ -197,7 +197,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     ),
     shared: false,
     isKnownToAll: () => true,
-    /** Only this node uses the file, so nothing can happen on other nodes. */
+    /** Only this node uses the file, so there are no events of other nodes. */
     subscribe: () => {},
     announceWaits: async () => {},
     // Rates are stored only for nodes that share a database.

@@ -75,7 +75,6 @@ export class UsageSums {
     this.#sums.clear()
   }
 
-  /** Drops the sums of a transaction that was rolled back. */
   forget(): void {
     this.#sums.clear()
   }
@@ -146,7 +145,6 @@ export class QuotaSums {
     this.#changes.clear()
   }
 
-  /** Drops the changes of a transaction that was rolled back. */
   forget(): void {
     this.#changes.clear()
   }

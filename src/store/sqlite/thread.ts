@@ -1,6 +1,6 @@
 /**
- * The storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. It commits all
- * writes that have arrived in one transaction.
+ * Runs the storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. All writes
+ * that have arrived are committed in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
@@ -146,7 +146,6 @@ function kindOf(error: unknown): FailureKind {
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
 }
 
-/** Returns SQLite's primary result code; 0 for other errors. */
 function codeOf(error: unknown): number {
   return error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
 }
@@ -161,7 +160,6 @@ function* waitingMessages(port: MessagePort): Generator<Message> {
   }
 }
 
-/** Reports `ready` or why the thread cannot start, then answers requests until it receives `close`. */
 function serve(port: MessagePort): void {
   let thread: StorageThread
   try {

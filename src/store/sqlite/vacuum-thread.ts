@@ -16,7 +16,7 @@ export type VacuumTask = Snapshot | Scrub
 
 interface Snapshot {
   readonly from: string
-  /** The path of an empty file to write to. */
+  /** The path of an empty file, which receives the copy. */
   readonly to: string
 }
 
