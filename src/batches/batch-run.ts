@@ -156,7 +156,7 @@ export class BatchRun {
       const message = 'The input file was deleted before all of it was read.'
       const problems = [{ line: null, code: 'input_file_deleted', message, param: null }]
       step.progress = { ...step.progress, problems, total: step.progress.total ?? 0 }
-      // These lines cannot be read again, but their jobs have answers.
+      // The jobs of these lines have answers, although the lines cannot be read again.
       for (const line of this.#ahead.values()) this.#begin(step, line)
       return this.#store(step, this.#batch.status)
     }

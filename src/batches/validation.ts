@@ -48,7 +48,7 @@ export class Validation {
     this.#line += 1
     const isBlank = line.bytes?.length === 0
     if (!isBlank) this.total += 1
-    // Blank lines count, too: they take time to read, and a file may have millions of them.
+    // Blank lines count, too, because reading them takes time, and a file may have millions of them.
     if (this.total > maxLines || this.#line - this.total > maxLines) {
       const kind = isBlank ? 'blank lines' : 'lines'
       const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`

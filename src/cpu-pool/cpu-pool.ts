@@ -176,7 +176,7 @@ export class CpuPool {
     this.#idle.push(idle)
   }
 
-  /** Threads may have died while they were idle. */
+  /** Skips threads that died while they were idle. */
   #idleThread(): PoolThread | null {
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       idle.cancelEnd()

@@ -45,7 +45,6 @@ export class PoolThread {
 
   /** Call this only while no task is running. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
-    // A dead thread would never reply.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
       // The thread replies to each task with the output type of that task.

@@ -26,7 +26,7 @@ test('every number keeps the digits that it was written with', () => {
 const MIB = 1024 * 1024
 const HEAP = 64 * MIB
 
-/** An array that is about as long as given, of the same element many times. */
+/** Returns an array of this many bytes that repeats one element. */
 const arrayOf = (element: string, bytes: number) =>
   `[${`${element},`.repeat(bytes / (element.length + 1))}${element}]`
 

@@ -90,7 +90,7 @@ const BYTES_PER_CHARACTER = 4
 const BYTES_PER_VALUE = 80
 /** If the name of a member is an array index, as in `{"31":1}`, V8 allocates an array up to that index. */
 const BYTES_PER_INDEX = 256
-/** No JSON text counts more for each of its characters: `"9":{},` comes closest. */
+/** The estimate never exceeds this for each character of a JSON text; `"9":{},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64
 
 /** A shorter text fits into the heap of any thread, so it needs no `assertFitsHeap`. */

@@ -66,7 +66,7 @@ export class Cancellation {
         await this.#end(cancelled)
       } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // The next poll finds the jobs.
+      // If the database is unavailable, the next poll finds the jobs.
       if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }

@@ -49,7 +49,7 @@ export class CostCapQueue {
     this.#options = options
   }
 
-  /** Whether jobs of the account wait for its budget. New ones must then wait behind them. */
+  /** Whether jobs of the account wait for its budget. New jobs of the account must then wait, too. */
   has(account: string): boolean {
     return this.#waiting.has(account)
   }
@@ -109,7 +109,7 @@ export class CostCapQueue {
       this.#mustLook = true
       onError(error)
     }
-    // A call before the promise resolves must start another look, so this is reset here.
+    // `#running` is reset before the promise resolves, because a call in between must start another look.
     this.#running = null
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()

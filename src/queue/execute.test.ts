@@ -37,13 +37,15 @@ const waiting: RoutedReply = {
 
 interface Script {
   readonly replies: readonly RoutedReply[]
-  /** What is read from the answers; a bug if it is an error. */
+  /** What `answers.read` returns, in order. It throws those that are errors, like a bug. */
   readonly answers?: readonly (Answer | Error)[]
   readonly formatJson?: string
   readonly onLastCall?: () => void
 }
 
-/** Returns functions that run a job whose calls get these replies: it must end, or it must wait. */
+/**
+ * Returns two functions that run a job whose calls get these replies. One expects an outcome, the other that the job must wait.
+ */
 function start({ replies, answers = [], formatJson = '{"format":"json"}', onLastCall }: Script) {
   const [repliesLeft, answersLeft] = [[...replies], [...answers]]
   const errors: unknown[] = []

@@ -1,6 +1,6 @@
 /**
- * Executes a job until it has an outcome: calls a model, checks the answer, and asks for one repair if the answer is wrong. A
- * claimed job may have a cached response, so this looks for one first. This writes nothing; the worker settles the outcome.
+ * Executes a job until it has an outcome: looks for the cached response of a claimed job, calls a model, checks the answer, and
+ * asks for one repair if the answer is wrong. The execution writes nothing; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'

@@ -1,4 +1,4 @@
-/** Results that replace the result of an execution, what is stored about earlier runs, and how long a job has waited. */
+/** Tests results that replace the result of an execution, what is stored about earlier runs, and how long a job has waited. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newJob } from '../../test/store-contract/fixtures.ts'

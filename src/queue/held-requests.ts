@@ -222,7 +222,7 @@ export class HeldRequests {
         for (const { key } of holds) this.#answered.delete(key)
       }
     } catch (error) {
-      // The next call deletes these rows, or they expire.
+      // The rows stay until the next call of `answered`, or until they expire.
       this.#options.onError(error)
     } finally {
       this.#isForgetting = false

@@ -208,7 +208,7 @@ export class NodeLease {
     const answeredMs = clock.steadyMs()
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
       this.#inTouchSinceMs = answeredMs
-      // Nodes that were absent before the outage may have returned during it.
+      // The nodes that were absent before the outage may have returned during it, so the count of their absence starts again.
       this.#absentSinceMs = new Map()
     }
     this.#wroteMs = askedMs

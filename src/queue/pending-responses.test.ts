@@ -1,5 +1,5 @@
 /**
- * Requests that wait for jobs: for one, for any or for all of several, for one that an earlier request created, and for one that
+ * Tests requests that wait for one job, for any or all of several, for the job of an earlier request, and for a job that
  * another node runs.
  */
 import assert from 'node:assert/strict'
@@ -182,8 +182,8 @@ describe('a wait for several jobs', () => {
 const RESULT = `"${'x'.repeat(600_000)}"`
 
 /**
- * A store in which the jobs in `ended` have finished with `RESULT` and those in `missing` do not exist. `readEnded` limits its
- * bytes as its contract requires; `loaded` lists how many results each read returned.
+ * Returns a store in which the jobs in `ended` have finished with `RESULT` and those in `missing` do not exist. `readEnded`
+ * limits its bytes as its contract requires. `loaded` lists how many results each read returned.
  */
 function storeWith(ended: ReadonlySet<string>, missing: readonly string[] = []) {
   const loaded: number[] = []
@@ -235,7 +235,7 @@ test('a job that was deleted before its result was read ends the waits that bega
     waitForJobs(pendingResponses, { account: 'acme', jobIds, ms: 60_000, until: 'all' })
   const read = waitFor(['deleted', 'ended'])
   waitFor(['open'])
-  // Their callers create them, or repeat the request that created them.
+  // The callers of these jobs create them, or repeat the request that created them.
   const created = pendingResponses.add('not stored yet', 'acme', 60_000)
   const repeated = pendingResponses.add('deleted', 'acme', 60_000)
   const results = new RemoteResults({

@@ -68,7 +68,7 @@ export class PendingResponses {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
-    // Every request calls this, usually when its connection closes long after the response was sent.
+    // Every request calls `leave`, usually when its connection closes long after the response was sent.
     const leave = () => {
       if (!pending.hasEnded) this.#leave(pending)
     }

@@ -86,7 +86,8 @@ export class RouteQueue {
   /** @param account the account whose jobs may have been queued; null if it is not known */
   added(account: string | null): void {
     this.additions += 1
-    // Walks skip this account, so they cannot find these jobs, and jobs of other accounts need not wait for them.
+    // Walks skip the jobs of a limited account anyway. So the jobs go to its lane, and jobs of other accounts need not be
+    // queued behind them.
     if (account !== null && this.of.limitedAccounts.has(account)) {
       this.passedOver(account)
       return

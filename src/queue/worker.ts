@@ -238,8 +238,7 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // This node has claimed the job again before it noticed that another node had rescued the job. The earlier execution is
-    // lost.
+    // Another node had rescued the job, and this node has claimed it again before it noticed. The earlier execution is lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -251,11 +250,11 @@ export class Worker {
       if (job !== null) isSettled = await this.#run(job, place, held.stop, cacheKey)
       else if (held.stop.reason !== 'lost') await this.#release(claimed)
     } catch (error) {
-      // The next comparison with the database, or a rescue, returns the job to the queue.
+      // The job is not lost, because the next comparison with the database, or a rescue, returns it to the queue.
       onError(`handling job ${claimed.id} failed`, error)
     } finally {
       cancelDeadline?.()
-      // This node may have claimed the job again during this execution.
+      // If this node has claimed the job again during this execution, the entry belongs to the later execution.
       if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)
       this.#scheduler.free(place, isSettled)
       if (place.isSuspect) this.#lookLater()

@@ -160,7 +160,7 @@ export class FairSlots {
   }
 }
 
-/** At least one slot is reserved. */
+/** This fraction of the slots is reserved, but at least one slot. */
 const SLOT_RESERVE = 1 / 16
 /** With fewer slots there is no reserve, because a single account would have too few. */
 const LEAST_SLOTS_WITH_RESERVE = 4

@@ -38,7 +38,7 @@ export class MinuteCounter {
     let window = this.#windows.get(key)
     if (!window || window.endsMs <= nowMs) {
       window = { count: 0, endsMs: nowMs + WINDOW_MS }
-      // A key whose minute begins again moves to the end.
+      // A key whose minute begins again moves to the end, because the oldest minutes are forgotten first.
       this.#windows.delete(key)
       this.#windows.set(key, window)
       this.#forget(nowMs)

@@ -126,8 +126,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 }
 
 /**
- * Stores the idempotency key of these jobs. Returns null unless an earlier request has stored the key and at least one of the
- * jobs of that request still exists.
+ * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise, returns the result
+ * for a request that repeats an earlier one.
  */
 function rememberKey(
   file: ServedFile,
@@ -138,7 +138,7 @@ function rememberKey(
   const { key, fingerprint, untilMs } = idempotency
   const account = jobs[0]?.[1] ?? ''
   const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
-  // Nearly every key is new, so the usual request needs only one statement.
+  // Nearly every key is new, so most requests need only this statement.
   if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
   const earlier = findEarlier(file, account, idempotency, nowMs)
   if (earlier === null) file.prepare(REPLACE_KEY).run(...row)
@@ -155,7 +155,7 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // If all jobs of the earlier request were deleted, the request may create them again. If only some were, the others would run
+  // If no job of the earlier request exists any longer, the request may create them again. If some exist, those would run
   // twice.
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }

@@ -32,7 +32,7 @@ export function openReadOnly(path: string): DatabaseSync {
     const schema = schemaVersion(db)
     if (schema === 0) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
-    // The version alone proves nothing, because other programs also use it.
+    // The version alone proves nothing, because other programs number their schemas, too.
     const tables = db.prepare(
       `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
     )

@@ -49,7 +49,7 @@ export function checkFolder(path: string): void {
   let folder = dirname(path)
   while (!existsSync(folder)) folder = dirname(folder)
   try {
-    // The separator makes this fail if the path is a file.
+    // With the separator, this also fails if a part of the path is a file instead of a folder.
     accessSync(folder + sep, constants.W_OK | constants.X_OK)
   } catch (error) {
     throw cannotOpen(path, error)
@@ -111,7 +111,7 @@ function restrictToOwner(file: string): void {
   try {
     chmodSync(file, 0o600)
   } catch (error) {
-    // The file belongs to another user, who permits this one to write to it.
+    // The file belongs to another user, who permits this one to write to it, so its permissions cannot and need not change.
     if ((error as { code?: string }).code !== 'EPERM') throw error
   }
 }

@@ -27,7 +27,7 @@ import { migrate, schemaVersion } from './schema.ts'
 import { COUNT } from './sums.ts'
 
 export function openSqliteSource(path: string): TransferSource {
-  // Locking and opening would create the folder and the file.
+  // Locking and opening would create the missing file instead of reporting it.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
   return openLocked(path, (db, lock) => {
     if (schemaVersion(db) === 0) {
