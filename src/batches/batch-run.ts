@@ -77,7 +77,7 @@ const IN_TURN = 25
 const UNSURE = 2 * (FULL + AT_ONCE)
 /** A step is stored when its results have this many bytes. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/** The pause between two attempts to start a line that must wait, and between two searches for deleted jobs. */
+/** A line that must wait is tried again after this pause. Deleted jobs are searched for as often. */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -92,12 +92,12 @@ type StepResult = 'full' | 'busy' | 'later' | 'ended' | 'lost'
 export class BatchRun {
   readonly #options: BatchRunOptions
   #batch: StoredBatch
-  /** The progress after the last step that was stored or is being stored. */
+  /** This includes the step that is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   /**
-   * The lines that started although an earlier line waits, by number. Later steps read these lines again. By then, a job may
-   * have been deleted, and its line must not start a second time.
+   * These lines started although an earlier line waits. Later steps read them again. By then, a job may have been deleted, and
+   * its line must not start a second time.
    */
   readonly #ahead = new Map<number, BatchLine>()
   readonly #reader: LineReader

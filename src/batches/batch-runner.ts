@@ -20,7 +20,7 @@ const MAX_BATCHES = 100
 const CLAIM_MS = 1000
 /** After its batches have taken this long in a round, an account's other batches wait for the next round. */
 const ACCOUNT_MS = 200
-/** The pauses after a round in which a batch filled a step, had something to do, or had nothing to do. */
+/** A round pauses for one of these times. They apply if a batch filled a step, if one had something to do, and otherwise. */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200

@@ -12,7 +12,7 @@ export interface LineResult {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if the model has no price. */
+  /** The cost is in millionths of the currency. It is absent if the model has no price. */
   readonly cost?: number
 }
 

@@ -2,9 +2,9 @@
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Empty if the line is blank; null if the line is too long. */
+  /** `bytes` is empty if the line is blank, and null if the line is too long. */
   readonly bytes: Uint8Array | null
-  /** The offset of the next line. */
+  /** The next line begins at this offset. */
   readonly end: number
 }
 
@@ -20,7 +20,7 @@ export interface LineReaderOptions {
 }
 
 const NEWLINE = 10
-/** Space, tab and carriage return. A line with only these is blank; files from Windows may have such lines. */
+/** A line with only spaces, tabs and carriage returns is blank. Files from Windows may have such lines. */
 const BLANKS = [0x20, 0x09, 0x0d]
 /** Many Windows programs begin a file with this byte order mark. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])

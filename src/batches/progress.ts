@@ -13,7 +13,7 @@ export interface Progress {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no line had a model with a price. */
+  /** The cost is in millionths of the currency. It is absent if no line had a model with a price. */
   readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
@@ -46,10 +46,10 @@ export interface WantedLine {
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
-  /** Null for the setting `v1.file_retention_seconds`. */
+  /** If this is null, the setting `v1.file_retention_seconds` applies to the result files. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
-  /** The URL that gets the event at the end of the batch; null for none. */
+  /** This URL gets the event at the end of the batch; null if the account has no webhook. */
   readonly webhookUrl: string | null
 }
 
@@ -57,7 +57,7 @@ export interface AboutBatch {
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
-  /** Null if the batch is still open. */
+  /** `ended` is null while the batch is open. */
   readonly ended: BatchStatus | null
 }
 

@@ -24,7 +24,7 @@ export class Step {
   /** How many lines have started, plus how many have results. */
   size = 0
   characters = 0
-  /** The lines that started in this step, by job ID, without those that also ended in it. */
+  /** A line that started and ended in this step is not listed here. */
   readonly #started = new Map<string, BatchLine>()
   readonly #ended: BatchLine[] = []
   readonly #output: string[] = []

@@ -15,15 +15,15 @@ import type { TaskInput, TaskName, TaskOutput } from './thread.ts'
 
 export interface CpuUser {
   readonly account: string
-  /** The weight of the account's tier, which counts while others wait. */
+  /** The weight of the account's tier counts while others wait. */
   readonly weight: number
 }
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** The maximum number of requests in the pool: those with a running or waiting task. */
+  /** A request is in the pool while one of its tasks runs or waits. */
   readonly maxRequests: number
-  /** The heap limit of one thread, in MiB. */
+  /** Each thread may use this much heap, in MiB. */
   readonly heapMb: number
   /**
    * How much CPU time a task may take, in milliseconds. The first check happens after this much real time. The thread is

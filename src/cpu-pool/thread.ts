@@ -1,6 +1,6 @@
 /**
- * The script of a pool thread, and its tasks, which run one at a time. Tasks take and return texts and small values, because
- * passing a parsed document between threads takes the main thread as long as parsing the document.
+ * Runs the tasks of a pool thread, one at a time. Tasks take and return texts and small values, because passing a parsed
+ * document between threads takes the main thread as long as parsing the document.
  */
 import { setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
@@ -30,7 +30,7 @@ interface JudgeAnswer {
 
 interface JudgedAnswer {
   readonly verdict: AnswerVerdict
-  /** The text as a JSON string, to quote a wrong answer; null for other answers. */
+  /** The text as a JSON string, with which a wrong answer is quoted; null for other answers. */
   readonly textJson: string | null
 }
 

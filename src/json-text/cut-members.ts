@@ -4,10 +4,10 @@
  */
 import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 
-/** The members to cut, by name. Each has its number in the result, or the members to cut inside it. */
+/** Maps the name of each member to its number in the result, or to the members to cut inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
-/** The text of each member, by its number; null if the object does not have the member. */
+/** Lists the text of each member by its number; null if the object does not have the member. */
 export type CutTexts = (string | null)[]
 
 const BRACE = 0x7b
@@ -70,7 +70,7 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
   }
 }
 
-/** The longest text of a wanted name, in which each character may be escaped, such as `\u0061`. */
+/** A wanted name has at most this many characters of text, even if each one is escaped, such as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
 /** Returns the unescaped name between two quotes; an empty one for a name that is longer than any wanted name. */

@@ -92,7 +92,7 @@ export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: numbe
   let quotes = 0
   let other = 0
   let isInside = false
-  /** The index after the last quote that begins or ends a string. */
+  /** The last quote before this index begins or ends a string. */
   let from = 0
   for (let at = utf8.indexOf(QUOTE); at !== -1; at = utf8.indexOf(QUOTE, at + 1)) {
     if (++quotes > maxQuotes) return false

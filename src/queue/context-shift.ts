@@ -22,7 +22,7 @@ export interface ContextShift {
   readonly jobId: string
   readonly target: string
   readonly promptTokens: number
-  /** A lower bound of the number of tokens in the conversation, according to an OpenAI tokenizer. */
+  /** The conversation has at least this many tokens, according to an OpenAI tokenizer. */
   readonly counted: number
 }
 
@@ -39,7 +39,7 @@ type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
 export class ContextShifts {
   readonly #options: ContextShiftsOptions
   readonly #countedAtMs = new Map<string, number>()
-  /** Targets with a count in progress. A target has at most one, because each count keeps its text in memory. */
+  /** A target has at most one count in progress, because each count keeps its text in memory. */
   readonly #counting = new Set<string>()
   readonly #never = new Stop()
 

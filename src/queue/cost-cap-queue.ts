@@ -25,7 +25,7 @@ export interface CostCapQueueOptions {
   readonly store: Pick<Store, keyof CostCapStore | 'findOwner'>
   readonly clock: Clock
   readonly tiers: Tiers
-  /** Null if no model has a price. */
+  /** `prices` is null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly routeOf: Routes['routeOf']
   readonly onQueued: (route: string) => void
@@ -35,9 +35,9 @@ export interface CostCapQueueOptions {
 export class CostCapQueue {
   readonly #options: CostCapQueueOptions
   #waiting = new Set<string>()
-  /** The waiting accounts that the current round has yet to examine. Each look examines MAX_ACCOUNTS of them. */
+  /** A round examines all waiting accounts, MAX_ACCOUNTS in each look. These are left. */
   #round: string[] = []
-  /** Accounts that may have room now. The look in progress examines all of them. */
+  /** These accounts may have room now, so the look in progress examines all of them. */
   readonly #due = new Set<string>()
   #startsRound = false
   #mustLook = false

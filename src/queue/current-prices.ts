@@ -8,7 +8,7 @@ export interface CurrentPricesOptions {
   readonly warn: (message: string) => void
 }
 
-/** Null while the prices have no effect. */
+/** The function returns null while the prices have no effect. */
 export type CurrentPrices = () => Prices | null
 
 /**

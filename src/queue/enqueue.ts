@@ -16,7 +16,7 @@ import type { Worker } from './worker.ts'
 export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
   readonly awaited: boolean
-  /** The account's cost cap, as in `Acceptance`; absent for no cap. */
+  /** The account's cost cap, as in `Acceptance`; absent if the account has none. */
   readonly costCap?: number
   /** Whether jobs that have a price must wait for the budget of their account. */
   readonly overBudget?: boolean
@@ -24,7 +24,7 @@ export interface EnqueueOptions {
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
-  /** Null on a node that does not execute jobs. Its jobs are queued for other nodes. */
+  /** A node that executes no jobs has no worker. Its jobs are queued for other nodes. */
   readonly worker: Worker | null
   readonly node: string
   readonly clock: Clock

@@ -45,7 +45,7 @@ export interface ExecuteOptions {
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** Absent if no model has a price. */
+  /** The function is absent if no model has a price. */
   readonly isPriced?: (model: string) => boolean
   readonly onError: (message: string, error: unknown) => void
 }
@@ -54,7 +54,7 @@ export interface ExecuteOptions {
 export interface ExecutionEvents {
   /** The execution calls this before its first call to the upstream, which counts the job from then on. */
   arrived(): void
-  /** The job's priority while it waits for a slot of the upstream; absent for normal. */
+  /** While the job waits for a slot of the upstream, it has this priority; absent for normal. */
   readonly priority?: Priority
   /** When the first call has its slot of the upstream, the execution awaits this before it sends the call. */
   readonly beforeCall?: () => Promise<void>
@@ -137,25 +137,25 @@ class Execution {
   readonly #signal: StopSignal
   readonly #form: AnswerForm
   readonly #optionsJson: string | null
-  /** Null if the job does not use the response cache. */
+  /** The fingerprint is null if the job does not use the response cache. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[]
   #inputTokens: number
   #outputTokens: number
   #cachedTokens: number
-  /** Undefined if the model has no price. */
+  /** The cost is undefined if the model has no price. */
   #cost: number | undefined
   #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Undefined after the first call, because later calls report no events. */
+  /** Only the first call reports events, so this is undefined afterwards. */
   #events: ExecutionEvents | undefined
-  /** The number of calls of earlier runs that `#calls` no longer contains. */
+  /** `#calls` no longer contains this many calls of earlier runs. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** Set if no target was available, so that the request must be repeated later. */
+  /** This is set if no target was available, so that the request must be repeated later. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -260,9 +260,8 @@ class Execution {
   }
 
   /**
-   * The result of a job that the signal stopped before its answer was read. If the node releases the job, the result keeps the
-   * usage that was paid for, so that another node continues from there. Null if there is no such usage, or if this node no
-   * longer holds the job.
+   * If the node releases the job, the result keeps the usage that was paid for, so that another node continues from there. The
+   * result is null if there is no such usage, or if this node no longer holds the job.
    */
   stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)

@@ -33,7 +33,6 @@ export interface Receipt extends ReceiptFormat {
   readonly calls_omitted?: number
   /** Whether a crash may have lost records of calls. */
   readonly calls_lost?: true
-  /** The answer that had to be repaired, and the rules that it violated. */
   readonly repair?: Repair
 }
 
@@ -43,11 +42,11 @@ export function receiptJson({ repair, ...receipt }: Receipt): string {
   return `${json.slice(0, -1)},${repairMember(repair)}}`
 }
 
-/** The end of an execution without an outcome: the job must wait for a model server, or the node releases it. */
+/** An execution ends without an outcome if the job must wait for a model server, or if the node releases it. */
 export interface WaitingExecution {
   readonly outcome: null
   readonly wait: Omit<WaitingRelease, keyof Claim | 'route'> & {
-    /** The targets for which the job waits (`upstreams/routes.ts`); null if it waits for none. */
+    /** The job waits for these targets (`upstreams/routes.ts`); null if it waits for none. */
     readonly route: string | null
   }
 }
@@ -135,7 +134,7 @@ export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionRe
 /** The receipt of a job that runs many times keeps only this many of its latest calls. */
 export const MAX_CALL_RECORDS = 50
 
-/** The approximate sum of the pauses between the calls of a run that ends without an answer. */
+/** A run that ends without an answer pauses between its calls for about this long in total. */
 const PAUSES_MS = 2_500
 
 /**

@@ -14,7 +14,7 @@ import { HASH_DIGITS } from '../job/fingerprint.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 
-/** The state in the row. A write replaces the state only if its JSON text is unchanged since it was read. */
+/** The row stores this as JSON. A write replaces the JSON only if it is unchanged since it was read. */
 interface State {
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
@@ -40,7 +40,7 @@ export interface HeldRequestsOptions {
     Store,
     'heldRequests' | 'changeHeldRequest' | 'forgetHeldRequests' | 'liveNodes' | 'shared'
   >
-  /** Null if the node has no lease. */
+  /** `node` is null if the node has no lease. */
   readonly node: string | null
   readonly clock: Pick<Clock, 'nowMs'>
   /** An undeclared repetition joins a job until this long after the job's last caller has left. */
@@ -61,7 +61,7 @@ const PREFIX_LENGTH = prefixOf('').length + HASH_DIGITS
 
 export class HeldRequests {
   readonly #options: HeldRequestsOptions
-  /** Writes that record callers that left. Later requests must see their effect. */
+  /** These writes record that callers left. Later requests must see their effect, so they wait for the writes. */
   readonly #leaving = new Set<Promise<void>>()
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
@@ -71,7 +71,7 @@ export class HeldRequests {
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
   #changes = 0
-  /** The next lookup. It collects requests until the previous lookup has ended, so that they share a statement on Postgres. */
+  /** The next lookup collects requests until the previous one has ended, so that they share a statement on Postgres. */
   #gathering: Lookup | null = null
   #lastLookup: Promise<unknown> = Promise.resolve()
 

@@ -23,9 +23,9 @@ export interface Cap {
 
 export interface Caps {
   readonly jobs: Cap | null
-  /** Input plus output tokens. */
+  /** Both input and output tokens count. */
   readonly tokens: Cap | null
-  /** In millionths of the currency. */
+  /** The cap is in millionths of the currency. */
   readonly cost: Cap | null
 }
 
@@ -54,14 +54,14 @@ export interface CapReached {
   readonly cap: Cap
   /** Jobs: finished and open ones. Tokens: those used. Cost: that of finished jobs plus the maximum of open ones. */
   readonly used: number
-  /** The maximum cost of the request; only for a cost cap. */
+  /** The request may cost this much; present only for a cost cap. */
   readonly added?: number
   readonly resetsAtMs: number
 }
 
 interface AccountUse {
   readonly used: Used
-  /** Jobs accepted on this node that `used` may not include. */
+  /** `used` may not include these jobs, which this node has accepted. */
   acceptedSince: number
 }
 

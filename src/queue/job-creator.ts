@@ -66,7 +66,7 @@ export interface AdmissionRules {
    * which model `gpt-auto` calls. The number is infinite for other models.
    */
   readonly models: ReadonlyMap<string, number>
-  /** Null if no model has a price. */
+  /** `prices` is null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly addresses: AddressRules
   readonly makeId: () => string

@@ -9,9 +9,9 @@ import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 
-/** How often per lease duration the node compares its jobs with the database. */
+/** The node compares its jobs with the database this often per lease duration. */
 const COMPARISONS = 3
-/** How often per lease duration the node looks for dead nodes. */
+/** The node looks for dead nodes this often per lease duration. */
 const LOOKS = 9
 /**
  * After this fraction of a lease without a write, the database may have been unreachable for so long that leases of live nodes
@@ -76,15 +76,13 @@ export class NodeLease {
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
   #wroteMs = Number.NEGATIVE_INFINITY
-  /**
-   * Since when writes have reached the database without a long gap. All live nodes could renew their leases during that time.
-   */
+  /** Since this time, writes have reached the database without a long gap, so all live nodes could renew their leases. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
   /** Maps each absent node to the time since which every look has found it absent. */
   #absentSinceMs: ReadonlyMap<string, number> = new Map()
   /** Strays are jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
   #strays: readonly Claim[] = []
-  /** The number of the latest assigning call (`AssigningCalls`) at the last comparison. */
+  /** The latest assigning call (`AssigningCalls`) had this number at the last comparison. */
   #strayCall = 0
 
   constructor(options: NodeLeaseOptions) {

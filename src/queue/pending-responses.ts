@@ -15,8 +15,8 @@ import { TransientMap } from '../transient-map.ts'
 const RESERVE_PART = 1 / 16
 
 /**
- * How a wait ended. `vanished`: the job no longer exists. `stopping`: the server is stopping. `no slot`: the request did not
- * wait, because no slot was free.
+ * `vanished`: the job no longer exists. `stopping`: the server is stopping. `no slot`: the request did not wait, because no
+ * slot was free.
  */
 export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
@@ -32,13 +32,13 @@ export interface PendingResponse {
   readonly cancelTimer: () => void
   /** Several requests may wait for one job. This is the one before. */
   next: PendingResponse | undefined
-  /** Whether the job existed when the wait began. If not, the wait began before the job was stored. */
+  /** If the job did not exist when the wait began, the request waits for a job that is not stored yet. */
   readonly existed: boolean
   hasEnded: boolean
 }
 
 export class PendingResponses {
-  /** The latest pending response for each job. Its `next` leads to the earlier ones. */
+  /** The latest pending response for a job leads to the earlier ones by `next`. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #slots: FairSlotsOptions
@@ -160,12 +160,12 @@ export class PendingResponses {
 }
 
 /**
- * A request that waits until any or all of several existing jobs have finished. It takes one slot for each job, like the
- * requests that create those jobs and wait for them.
+ * A request may wait until any or all of several existing jobs have finished. It takes one slot for each job, like the requests
+ * that create those jobs and wait for them.
  */
 export interface JobsToAwait {
   readonly account: string
-  /** At least one job, without duplicates. The caller has read these jobs before, so they existed. */
+  /** The list has at least one job, and no duplicates. The caller has read these jobs before, so they existed. */
   readonly jobIds: readonly string[]
   readonly ms: number
   /** A job that no longer exists counts as finished. */
@@ -226,7 +226,7 @@ const MAX_READ_BYTES = 1024 * 1024
 export interface RemoteResultsOptions {
   readonly store: Pick<Store, 'readEnded' | 'findMissing' | 'shared'>
   readonly clock: Clock
-  /** The jobs that requests on this node wait for and that this node does not run. */
+  /** Returns the jobs that requests on this node wait for and that this node does not run. */
   readonly awaited: () => readonly string[]
   readonly awaitsExisting: (jobId: string) => boolean
   readonly onEnded: (job: EndedJob) => void

@@ -36,7 +36,7 @@ export interface QuotaReached {
   readonly account: string
   readonly unit: 'open jobs' | 'stored bytes'
   readonly limit: Cap
-  /** The jobs that are open or the bytes that are stored, including those of requests in progress. */
+  /** This includes the jobs or bytes of requests in progress. */
   readonly used: number
   readonly added: number
 }
@@ -44,12 +44,12 @@ export interface QuotaReached {
 interface Entry {
   use: QuotaUse
   lookedUpAtMs: number
-  /** The lookup in progress. Nothing is reserved until it has ended. */
+  /** Nothing is reserved until this lookup has ended. */
   lookUp: Promise<void> | null
-  /** Jobs accepted on this node since the last lookup. The sums in `use` do not include them. */
+  /** This node has accepted these jobs since the last lookup, so the sums in `use` do not include them. */
   acceptedJobs: number
   acceptedBytes: number
-  /** Jobs that are being accepted on this node. Files reserve bytes without jobs. */
+  /** This node is accepting these jobs. Files reserve bytes without jobs. */
   reservedJobs: number
   reservedBytes: number
   /** The next lookup sets this, to wait until nothing is being stored for the account. */
@@ -63,7 +63,7 @@ export interface QuotasOptions {
 
 export class Quotas {
   readonly #options: QuotasOptions
-  /** The accounts in the order in which they were added, because the oldest one is dropped first. */
+  /** The accounts are in the order in which they were added, because the oldest one is dropped first. */
   readonly #entries = new Map<string, Entry>()
 
   constructor(options: QuotasOptions) {

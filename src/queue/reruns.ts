@@ -20,8 +20,8 @@ import { quotasOf } from './quotas.ts'
 /** Polls are rare, because operators can wait and each poll wakes an idle process. */
 const POLL_MS = 2000
 /**
- * The pause after a poll that created jobs. A command that reruns many jobs requests the next ones soon after the previous ones
- * exist.
+ * After a poll that created jobs, the next one comes sooner. A command that reruns many jobs requests the next ones soon after
+ * the previous ones exist.
  */
 const NEXT_STEP_MS = 500
 const STEP = 100

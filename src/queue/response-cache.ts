@@ -33,7 +33,7 @@ export type CacheKeyOf = (job: Job) => string | null
 
 export interface CacheOptions {
   readonly enabled: boolean
-  /** Whether the simulator answers. Its answers have their own keys, so that they never answer jobs for a real model server. */
+  /** Answers of the simulator have their own keys, so that they never answer jobs for a real model server. */
   readonly simulated: boolean
 }
 
@@ -63,7 +63,7 @@ export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionR
 }
 
 /**
- * The result of a job that a cached response completed when the job was accepted.
+ * A cached response completes this job when it is accepted.
  * @param contentJson null if no caller waits for the job
  */
 export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {

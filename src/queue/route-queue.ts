@@ -7,10 +7,10 @@ import { Counts } from '../sharing/counts.ts'
 import type { ClaimFrom } from '../store/store.ts'
 import type { RouteLimit } from '../upstreams/routes.ts'
 
-/** A limit of a route, or of an account on the route. */
+/** A route has one, and so may an account on the route. */
 export interface Allowance {
   limit: RouteLimit
-  /** How many jobs that started under this limit or earlier ones still run. */
+  /** Counts the running jobs that started under this limit or an earlier one. */
   running: number
 }
 
@@ -21,13 +21,15 @@ interface Lane {
 
 export class RouteState {
   readonly route: string
-  /** The known queues, highest priority first. */
+  /** The queues are sorted by priority, the highest first. Queues that no job has used may be missing. */
   readonly queues: RouteQueue[] = []
-  /** Unfinished jobs of this node, by account. */
+  /** Counts the unfinished jobs of this node by account. */
   readonly held = new Counts<string>()
-  /** Held jobs whose first call has not begun, so that the upstream does not count them yet. */
+  /** The first calls of these jobs have not begun, so the upstream does not count the jobs yet. */
   arriving = 0
-  /** Jobs sent to the busy upstream, because they are urgent or because their account held nothing there (a newcomer). */
+  /**
+   * These jobs were sent to a busy upstream, because they are urgent or because their account held nothing there (a newcomer).
+   */
   newcomers = 0
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
@@ -51,19 +53,19 @@ export class RouteState {
 
 /** While walks may find jobs in this queue, new jobs are queued too, so that they do not overtake those. */
 export class RouteQueue {
-  /** The name that the store keeps with the queued jobs. */
+  /** The store keeps this name with the queued jobs. */
   readonly name: string
   readonly priority: Priority
   readonly of: RouteState
   /** `mayBeQueued`: whether walks may find jobs. `anyJob`: whether walks take even the jobs that failed last. */
   readonly walk = { mayBeQueued: false, anyJob: false }
-  /** The lanes by account. A claim takes the first lane whose jobs may start, and moves that lane to the end. */
+  /** A claim takes the first lane whose jobs may start, and moves that lane to the end. */
   readonly lanes = new Map<string, Lane>()
   /** Whether the next claim tries a lane first, so that lanes and walks alternate. */
   isLaneNext = true
   /** Whether jobs of newcomers (accounts that hold nothing on the route) may be queued. */
   hasNewcomers = false
-  /** How often jobs were added. A claim that started before an addition does not prove that nothing is queued. */
+  /** Counts how often jobs were added. A claim that started before an addition does not prove that nothing is queued. */
   additions = 0
 
   constructor(name: string, priority: Priority, of: RouteState) {
@@ -125,12 +127,12 @@ export class RouteQueue {
 export interface PlannedClaim {
   readonly limit: number
   readonly from: ClaimFrom
-  /** Null for suspects. */
+  /** A claim of suspects has no queue. */
   readonly queue: RouteQueue | null
   readonly isOfNewcomer: boolean
   /** Whether the jobs get the priority `high` at their upstream, where they wait ahead of others. */
   readonly isUrgent?: boolean
-  /** The value of `RouteQueue.additions` when the claim was planned. */
+  /** `RouteQueue.additions` had this value when the claim was planned. */
   readonly additions: number
 }
 

@@ -6,13 +6,13 @@ import type { Depth, QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
 export interface RouteSignal {
-  /** The targets in the order in which they are tried; empty if they are not known. */
+  /** The targets are in the order in which they are tried. The list is empty if they are not known. */
   readonly targets: readonly string[]
-  /** Includes the queued jobs of all nodes. */
+  /** Counts the queued jobs of all nodes. */
   readonly queued: number
-  /** Jobs of this node that wait for a slot or a rate limit of a model server. */
+  /** Counts the jobs of this node that wait for a slot or a rate limit of a model server. */
   readonly waiting: number
-  /** When the oldest of the queued and waiting jobs was created (Unix time); null if there are none. */
+  /** The oldest of the queued and waiting jobs was created at this time (Unix time); null if there are none. */
   readonly oldestMs: number | null
 }
 

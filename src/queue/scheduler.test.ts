@@ -14,7 +14,7 @@ const CLOSED: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 0
 interface World {
   readonly slots?: number
   readonly bytes?: number
-  /** The room of the first route; unlimited if absent. */
+  /** The first route has this room; unlimited if absent. */
   readonly room?: number
 }
 

@@ -31,9 +31,9 @@ import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
 /** A claim takes at most this many jobs, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** How many jobs a node may hold for a model server without room for them: jobs of newcomers, and urgent jobs. */
+/** For a model server without room, a node may hold this many jobs of newcomers and urgent jobs. */
 const MAX_NEWCOMERS = 8
-/** The memory of the largest job whose texts come with the claim. */
+/** The largest job whose texts come with the claim takes this much memory. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
 /** Until a claim returns, the accounts of its jobs are unknown. This name, which no account has, stands for them. */
 const CLAIM_IN_PROGRESS = ''
@@ -43,15 +43,15 @@ export interface Place {
   readonly queue: RouteQueue
   readonly allowances: readonly (Allowance | null | undefined)[]
   readonly isSuspect: boolean
-  /** The bytes reserved for the job. A large job gets them only before its texts are loaded. */
+  /** A large job reserves its bytes only before its texts are loaded. */
   bytes: number
-  /** The priority with which the job waits for a slot of the upstream. */
+  /** The job waits with this priority for a slot of the upstream. */
   readonly priority: Priority
   isArriving: boolean
   isNewcomer: boolean
 }
 
-/** An account whose queued jobs wait although jobs of other accounts could start. */
+/** The queued jobs of this account wait although jobs of other accounts could start. */
 export interface HeldBack {
   readonly account: string
   readonly reason: 'slots' | 'memory'
@@ -63,12 +63,12 @@ export class Scheduler {
   readonly #maxAttempts: number
   readonly #bytes: ByteShare
   readonly #routes: Routes
-  /** Slots by account, including those that a claim in progress may fill. */
+  /** Counts slots by account, including those that a claim in progress may fill. */
   readonly #held = new Counts<string>()
   readonly #states = new Map<string, RouteState>()
   /** All queues. Those of equal priority are in the order in which they are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
-  /** Null until a job has a priority other than normal. */
+  /** `#turns` is null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
 
   /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
@@ -79,7 +79,7 @@ export class Scheduler {
     this.#routes = routes
   }
 
-  /** Slots in use, including those that a claim in progress may fill. */
+  /** Counts the slots in use, including those that a claim in progress may fill. */
   get held(): number {
     return this.#held.total
   }

@@ -25,15 +25,15 @@ export const NO_SUSPECTS: QueuedSuspects = { queued: 0, mostCrashes: 0, withMost
 export class SuspectGroups {
   mustLook = true
   #found = NO_SUSPECTS
-  /** The highest number of queued suspects since there were none. */
+  /** Since there were no suspects, at most this many were queued. */
   #mostQueued = 0
-  /** The crash count of the suspects that run and that are claimed next; 0 if none can be claimed. */
+  /** The suspects that run, and those that are claimed next, have this crash count; 0 if none can be claimed. */
   #crashCount = 0
-  /** How many suspects may run at once, and whether that number grows when one of them is settled. */
+  /** At most `#limit` suspects run at once. If `#grows`, the limit grows when one of them is settled. */
   #limit = 1
   #grows = true
   #running = 0
-  /** The crash count for which `#limit` was set. */
+  /** `#limit` was set for this crash count. */
   #begun = 0
 
   get queued(): number {

@@ -26,14 +26,14 @@ import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 /** The timer waits at least this long, so that jobs whose deadlines are close together fail in one step. */
 const LEAST_DEADLINE_PAUSE_MS = 20
 const CLAIM_RETRY_MS = 1000
-/** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
+/** The worker looks this often for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
 /**
  * To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS.
  */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
-/** The weight of the latest execution in the moving average of its model's execution times. */
+/** In the moving average of a model's execution times, the latest execution has this weight. */
 const LATEST = 0.1
 
 /**
@@ -76,8 +76,8 @@ export class Worker {
   readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * Jobs whose outcomes the database rejects permanently. This node holds them until an operator cancels them or the process
-   * exits. Otherwise a node would execute and pay for them again.
+   * The database permanently rejects the outcomes of these jobs. This node holds the jobs until an operator cancels them or the
+   * process exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
   readonly #executionMs = new Map<string, number>()
@@ -119,7 +119,7 @@ export class Worker {
     return this.#scheduler
   }
 
-  /** The queued suspects of all nodes, and the running ones of this node. */
+  /** Counts the queued suspects of all nodes, and the running ones of this node. */
   get suspects(): { readonly queued: number; readonly running: number } {
     const { queued, running } = this.#scheduler.suspects
     return { queued, running }

@@ -18,7 +18,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 /** A thing of at most this many bytes is small. */
 export const SMALL_BYTES = 64 * 1024
 
-/** The part of the budget that each share gets. The parts add up to 1. */
+/** Each share gets this part of the budget. The parts add up to 1. */
 export const SHARES = {
   uploads: 1 / 8,
   requests: 1 / 4,
@@ -29,7 +29,7 @@ export const SHARES = {
 export type ShareName = keyof typeof SHARES
 export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
-/** The size of the reserve for newcomers, as a fraction of the share (see `withReserve`). */
+/** The reserve for newcomers has this fraction of the share (see `withReserve`). */
 const NEWCOMER_RESERVE = 1 / 8
 
 /** `over part`: the account exceeds its part. `full`: the account does not, but others hold the bytes that it needs. */
@@ -44,7 +44,7 @@ interface WaitingRequest extends StopListener {
 /** One share of the budget. Only whole bytes are counted, so that sums return to exactly 0. */
 export class ByteShare {
   readonly limit: number
-  /** The limit without the reserve for small things. */
+  /** Large things may use the limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
   /** Up to this total, no account can exceed its part, so small things are granted without a check of the account. */
@@ -53,12 +53,10 @@ export class ByteShare {
   readonly #waiting = new Counts<string>()
   readonly held: ReadonlyCounts<string> = this.#held
   readonly waiting: ReadonlyCounts<string> = this.#waiting
-  /**
-   * Waiting requests by account. The account that was granted bytes longest ago comes first. A set keeps the order of arrival.
-   */
+  /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   #isRoomKept = false
-  /** Bytes in the reserve for newcomers, by the account that holds them. */
+  /** Counts the bytes that newcomers hold in their reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 

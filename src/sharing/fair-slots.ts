@@ -29,7 +29,7 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** The weight in the account's latest request. It changes only with the account's tier. */
+  /** This is the weight in the account's latest request. It changes only with the account's tier. */
   weight: number
   /** A set keeps the order of arrival, and can remove any request in constant time. */
   readonly requests: Set<WaitingRequest>
@@ -41,9 +41,9 @@ export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Accounts with waiting requests of normal priority. The account that released a slot longest ago comes first. */
+  /** The queue contains requests of normal priority. The account that released a slot longest ago comes first. */
   readonly #queue: WaitingAccounts = new Map()
-  /** The waiting accounts of all priorities; null until a request has a priority other than normal. */
+  /** Null until a request has a priority other than normal. Before that, `#queue` has all requests. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   readonly held: ReadonlyCounts<string> = this.#held

@@ -8,7 +8,7 @@ export const WINDOW_MS = 60_000
 
 export interface MinuteCount {
   readonly count: number
-  /** The time until the minute ends. */
+  /** After this time, the minute ends. */
   readonly leftMs: number
 }
 
@@ -20,7 +20,7 @@ interface Window {
 export class MinuteCounter {
   readonly #clock: Pick<Clock, 'steadyMs'>
   readonly #mostKeys: number
-  /** In the order in which the minutes began. */
+  /** The windows are in the order in which their minutes began. */
   readonly #windows = new Map<string, Window>()
 
   /** @param mostKeys how many keys are counted. Beyond that, the key whose minute began first is forgotten */

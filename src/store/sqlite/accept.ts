@@ -19,10 +19,7 @@ import { findCached } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/**
- * A new job as the event loop sends it to the storage thread. It is an array, because copying objects between threads costs
- * more.
- */
+/** The event loop sends a new job to the storage thread as an array, because copying objects between threads costs more. */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -45,8 +42,8 @@ export type NewJobCells = readonly [
 ]
 
 /**
- * The job whose response was cached, by its row number. The job may have been deleted since, so the fingerprint is compared,
- * too.
+ * The row number identifies the job whose response was cached. That job may have been deleted since, so the fingerprint is
+ * compared, too.
  */
 export type CachedAt = readonly [fingerprint: string, seq: number]
 

@@ -36,7 +36,7 @@ export interface RestoreOptions extends WriteOptions {
 
 export interface Restored {
   readonly summary: DatabaseSummary
-  /** The new path of the previous database; null if there was none. */
+  /** The previous database has this path now; null if there was none. */
   readonly keptAside: string | null
 }
 
@@ -162,7 +162,7 @@ const PROGRESS_MS = 500
 
 interface Snapshot {
   readonly summary: DatabaseSummary
-  /** The temporary path. It is in the folder of the final one, because a rename to another file system would fail. */
+  /** The temporary file is in the folder of the final one, because a rename to another file system would fail. */
   readonly file: string
   /** Renames the file durably and atomically. */
   putInPlace(): void

@@ -18,7 +18,7 @@ export interface DatabaseSummary {
   readonly keys: number
   readonly jobs: Readonly<Record<Status, number>>
   readonly callbacksOwed: number
-  /** Null if there are no jobs. */
+  /** The time is null if there are no jobs. */
   readonly newestJobAtMs: number | null
 }
 

@@ -89,10 +89,10 @@ class QueueState {
   }
 }
 
-/** The value of a column. Threads exchange rows as arrays of cells, because copying objects costs several times more. */
+/** Threads exchange rows as arrays of cells, because copying objects costs several times more. */
 export type Cell = string | number | null | Uint8Array
 
-/** A file that any process may open, such as a command while a server is running. */
+/** Any process may open the same file, such as a command while a server is running. */
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()
@@ -154,11 +154,11 @@ export class OpenFile {
   }
 }
 
-/** A file that this server has locked. Commands may open the file at the same time. */
+/** This server has locked the file. Commands may open it at the same time. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
   readonly places = new RoutePlaces()
-  /** The ID of the last job that this round of expiry has examined; empty at the start of a round. */
+  /** The round of expiry continues after this job ID. It is empty at the start of a round. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {

@@ -49,7 +49,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** A call as the storage thread gets it: an array, because copying arrays between threads is cheap. */
+/** The storage thread gets a call as an array, because copying arrays between threads is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS

@@ -26,7 +26,10 @@ const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? 
 const SHARDS = 64
 const LEAST_SLOTS = 256
 
-/** A hash table with open addressing and linear probing. Shards are small, so that growing one hardly delays the event loop. */
+/**
+ * A shard is a hash table with open addressing and linear probing. It is small, so that growing it hardly delays the event
+ * loop.
+ */
 interface Shard {
   slots: number
   used: number
@@ -34,7 +37,7 @@ interface Shard {
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
-  /** Seconds since 1970; 0 marks a slot that was never used. */
+  /** The time is in seconds since 1970; 0 marks a slot that was never used. */
   untilS: Uint32Array
 }
 

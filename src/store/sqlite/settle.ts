@@ -6,14 +6,14 @@ import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** An outcome as the event loop sends it to the storage thread. */
+/** The event loop sends an outcome to the storage thread as an array. */
 export type OutcomeCells = readonly [
   status: 'completed' | 'failed',
   content: string | null,
   error: string | null,
   usage: string,
   receipt: string,
-  /** The fingerprint under which to cache the answer; null if the answer must not be cached. */
+  /** The answer is cached under this fingerprint; null if it must not be cached. */
   fingerprint: string | null,
   cachedUntilMs: number,
   nowMs: number,
@@ -25,14 +25,11 @@ interface EndedRow {
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /**
-   * The change of the account's number of open jobs; 0 if the job was never open, because a cached response completed it at
-   * once.
-   */
+  /** The account's number of open jobs changes by this. The change is 0 if a cached response completed the job at once. */
   readonly openJobs: -1 | 0
-  /** The bytes of the job that this transaction stores in addition to the outcome. */
+  /** The transaction stores this many bytes of the job in addition to the outcome. */
   readonly bytes: number
-  /** The cost that the job had reserved while it was open. */
+  /** While the job was open, it had reserved this cost. */
   readonly reserved: number
 }
 

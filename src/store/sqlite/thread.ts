@@ -12,14 +12,14 @@ import { type Args, type Call, type Name, operations, type Result } from './oper
 import { dropUnusedIndexes, migrate } from './schema.ts'
 import { correctReserved, countOnce } from './sums.ts'
 
-/** A group of operations. Writes run in one transaction, reads outside of transactions. */
+/** Writes of a request run in one transaction, reads outside of transactions. */
 export interface Request {
   readonly id: number
   readonly kind: 'read' | 'write'
   readonly calls: readonly Call[]
 }
 
-/** The results of a request, in the order of its operations, and which of them failed. */
+/** `values` has the result of each operation, in order. `failures` names the operations that failed. */
 export interface Reply {
   readonly id: number
   readonly values: readonly unknown[]
@@ -31,7 +31,7 @@ export type Failure = readonly [index: number, message: string, kind: FailureKin
 /** `unavailable`: a retry may succeed. `rejected` and `unknown account`: no retry will succeed. `error`: a bug. */
 export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
-/** The first message of the thread. `operator` means that the operator must fix the cause. */
+/** The thread sends this first. `operator` means that the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
 /** SQLite's primary result code for a write lock that another process held for longer than the busy timeout. */

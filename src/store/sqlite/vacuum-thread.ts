@@ -16,7 +16,7 @@ export type VacuumTask = Snapshot | Scrub
 
 interface Snapshot {
   readonly from: string
-  /** The path of an empty file, which receives the copy. */
+  /** The snapshot is written to this file, which must be empty. */
   readonly to: string
 }
 
