@@ -92,7 +92,7 @@ type StepResult = 'full' | 'busy' | 'later' | 'ended' | 'lost'
 export class BatchRun {
   readonly #options: BatchRunOptions
   #batch: StoredBatch
-  /** This includes the step that is being stored. */
+  /** The progress includes the step that is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   /**

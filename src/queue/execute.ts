@@ -150,12 +150,12 @@ class Execution {
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Only the first call reports events, so this is undefined afterwards. */
+  /** Only the first call reports events, so `#events` is undefined afterwards. */
   #events: ExecutionEvents | undefined
   /** `#calls` no longer contains this many calls of earlier runs. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** This is set if no target was available, so that the request must be repeated later. */
+  /** `#wait` is set if no target was available, so that the request must be repeated later. */
   #wait: RequestWait | undefined
 
   constructor(

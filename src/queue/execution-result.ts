@@ -138,8 +138,8 @@ export const MAX_CALL_RECORDS = 50
 const PAUSES_MS = 2_500
 
 /**
- * What the runs of a job without an outcome leave to its next run: paid calls and tokens, an answer to repair, the tries and
- * broken connections that count against the job, and how long the job has waited.
+ * A run without an outcome leaves this state for the next run of the job: paid calls and tokens, an answer to repair, the tries
+ * and broken connections that count against the job, and how long the job has waited.
  */
 export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]

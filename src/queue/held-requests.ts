@@ -19,7 +19,9 @@ interface State {
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
   readonly atMs: number
-  /** Unique to each change, so that a repeated write recognizes its own earlier one. Absent until the first change. */
+  /**
+   * Each change has its own value, so that a repeated write recognizes its earlier one. There is none before the first change.
+   */
   readonly change?: string
 }
 

@@ -61,7 +61,7 @@ export interface CapReached {
 
 interface AccountUse {
   readonly used: Used
-  /** `used` may not include these jobs, which this node has accepted. */
+  /** This node has accepted these jobs since the last lookup, so `used` might not include them. */
   acceptedSince: number
 }
 

@@ -66,7 +66,7 @@ export class Scheduler {
   /** Counts slots by account, including those that a claim in progress may fill. */
   readonly #held = new Counts<string>()
   readonly #states = new Map<string, RouteState>()
-  /** All queues. Those of equal priority are in the order in which they are claimed next. */
+  /** Queues of equal priority are in the order in which they are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
   /** `#turns` is null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null

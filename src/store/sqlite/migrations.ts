@@ -310,7 +310,7 @@ alter table accounts add column cap_cost integer;
 `
 
 /**
- * Adds an index of the jobs that have not waited since their creation: they were released to wait, or have waited for the
+ * Adds an index of the jobs whose wait began after their creation: they were released to wait, or have waited for the
  * budget of their account.
  */
 const fourteenth = `
