@@ -139,7 +139,7 @@ export class JobCreator {
     countTokens: CountElement,
     single: boolean,
   ): Admission | Promise<Admission> {
-    if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
+    if (owner.suspended) return refused({ kind: 'suspended', account: owner.account })
     const rules = this.#options
     const callbacks: (string | null)[] = []
     // A live node of an earlier version could not read a trace. The jobs matter more, so they are stored without one.
@@ -150,7 +150,7 @@ export class JobCreator {
       const checked = checkFields(element, rules)
       if (checked !== null && 'rule' in checked) {
         const index = single ? null : callbacks.length
-        return { ok: false, error: { kind: 'invalid', element: index, ...checked } }
+        return refused({ kind: 'invalid', element: index, ...checked })
       }
       callbacks.push(checked && callbackText(traceparent === null ? checked : { ...checked, traceparent }))
       mustCount ||= element.tokensAtMost > boundOf(element, owner.tier, rules)
@@ -329,49 +329,30 @@ export class JobCreator {
     for (const element of elements) {
       const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
       const { metadata, cacheTtlS, priority, completeWithinS } = element
-      if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
+      if (!models.has(model)) return refused({ kind: 'model not allowed', tier: name, model })
       const count = counts.get(element)
-      if (count !== undefined && count.tokens > limit) {
-        return { ok: false, error: { kind: 'too many tokens', tier: name, limit, count } }
-      }
+      if (count !== undefined && count.tokens > limit)
+        return refused({ kind: 'too many tokens', tier: name, limit, count })
       const options =
         maxOutputTokens === null ? element.options : optionsWithin(maxOutputTokens, element.options)
-      if (options === 'too many tokens') {
-        return {
-          ok: false,
-          error: { kind: 'too many output tokens', tier: name, limit: maxOutputTokens ?? 0 },
-        }
-      }
-      if (options !== null && !store.isKnownToAll('options')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'options' } }
-      }
-      if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'uncached' } }
-      }
-      if (recordJson !== undefined && !store.isKnownToAll('responses')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'responses' } }
-      }
-      if (element.callback?.event && !store.isKnownToAll('callback.event')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.event' } }
-      }
-      if (element.callback?.include && !store.isKnownToAll('callback.include')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
-      }
-      if (metadata !== null && !store.isKnownToAll('metadata')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'metadata' } }
-      }
+      if (options === 'too many tokens')
+        return refused({ kind: 'too many output tokens', tier: name, limit: maxOutputTokens ?? 0 })
+      if (options !== null && !store.isKnownToAll('options')) return unknownField('options')
+      if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) return unknownField('uncached')
+      if (recordJson !== undefined && !store.isKnownToAll('responses')) return unknownField('responses')
+      if (element.callback?.event && !store.isKnownToAll('callback.event'))
+        return unknownField('callback.event')
+      if (element.callback?.include && !store.isKnownToAll('callback.include'))
+        return unknownField('callback.include')
+      if (metadata !== null && !store.isKnownToAll('metadata')) return unknownField('metadata')
       const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
       const withoutTrace = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
       const storedJson = traceparent === null ? withoutTrace : withTraceparent(withoutTrace, traceparent)
-      if (priority !== undefined && !tier.priorities.has(priority)) {
-        return { ok: false, error: { kind: 'priority not allowed', tier, priority } }
-      }
-      if (priority !== undefined && !store.isKnownToAll('priority')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'priority' } }
-      }
-      if (completeWithinS !== undefined && !store.isKnownToAll('complete_within')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
-      }
+      if (priority !== undefined && !tier.priorities.has(priority))
+        return refused({ kind: 'priority not allowed', tier, priority })
+      if (priority !== undefined && !store.isKnownToAll('priority')) return unknownField('priority')
+      if (completeWithinS !== undefined && !store.isKnownToAll('complete_within'))
+        return unknownField('complete_within')
       const createdAtMs = clock.nowMs()
       const responseFormatJson = metadata === null ? storedJson : withMetadata(storedJson, metadata)
       const inputTokens = count?.tokens ?? element.tokensAtMost
@@ -394,6 +375,14 @@ export class JobCreator {
     }
     return { ok: true, jobs }
   }
+}
+
+function refused(error: AdmissionError): Admission {
+  return { ok: false, error }
+}
+
+function unknownField(field: Feature): Admission {
+  return refused({ kind: 'unknown to a node', field })
 }
 
 function optionsWithin(limit: number, options: JobOptions | null): JobOptions | 'too many tokens' {
