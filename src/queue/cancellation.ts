@@ -73,7 +73,7 @@ export class Cancellation {
 
   /**
    * Call this after this node cancelled the job. Resolves when its execution on this node has stopped and the requests on this
-   * node that wait for it are answered. Never rejects.
+   * node that wait for it are answered, whichever node ran it. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

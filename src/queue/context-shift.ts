@@ -1,8 +1,8 @@
 /**
  * Detects that a model server has dropped a part of a conversation. A server whose context is too small may drop text without
- * an error (a context shift) and answer the rest. It then reports far fewer tokens than the text has. An answer is suspicious
- * if the server reports less than one token for each BYTES_PER_TOKEN bytes; English has four or five bytes per token. Only then
- * does the CPU pool count the text, at most once a second for each target.
+ * an error (a context shift) and answer the rest. The only sign is that it reports far fewer tokens than the text has. An
+ * answer is suspicious if the server reports less than one token for each BYTES_PER_TOKEN bytes; English has four or five bytes
+ * per token. Only then does the CPU pool count the text, at most once a second for each target.
  */
 import type { Clock } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'

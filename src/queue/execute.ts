@@ -375,7 +375,7 @@ function receiptFormat(form: AnswerForm): ReceiptFormat {
 }
 
 /**
- * Whether a truncated answer may be incomplete. The last digit of a number may be missing. A text without a format could always
+ * Whether a truncated answer may be incomplete. A number could have more digits. A text without a format could always
  * continue, so it counts as complete.
  */
 function isCutOff(answer: Answer): boolean {

@@ -150,7 +150,7 @@ export interface EarlierRuns extends EarlierUsage {
   readonly sinceMs: number
   readonly waitedMs: number
   readonly repair?: Repair
-  /** How often the connection broke during calls; absent if never. Versions up to 0.3 did not store it. */
+  /** The calls whose connection broke; absent if none did. Versions up to 0.3 did not store them. */
   readonly breaks?: NonNullable<RequestWait['breaks']>
 }
 
@@ -198,8 +198,8 @@ export interface WaitTimes {
 /**
  * Returns how long the job has waited for model servers in total. If the targets have been unavailable since before the run
  * began, the wait began then or with the previous run's end, whichever is later. Otherwise, time in the queue counts until a
- * target last became available, and the run counts as its pauses between calls. So a job whose calls always fail at an
- * available target ends, too.
+ * target last became available, and the run counts as its pauses between calls, including those after broken calls. So a job
+ * whose calls always fail at an available target ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, breakPausesMs = 0 } = times

@@ -61,7 +61,7 @@ export interface NodeLeaseEvents {
   rescued(jobs: number): void
   /** This many crashes were reverted, because their nodes were only paused. */
   reverted(crashes: number): void
-  /** This node's lease had expired, so other nodes may have rescued its jobs. This node stopped that many executions. */
+  /** This node's lease had expired, so other nodes may have rescued its jobs. This node stopped this many executions. */
   lost(jobs: number): void
   /** The worker held this many jobs that the database did not assign to this node. Most of them have just been settled. */
   gone(jobs: number): void

@@ -30,7 +30,7 @@ export interface PendingResponse {
   /** Ends the wait like a timeout. Does nothing if the wait has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** Several requests may wait for one job. This is the one before. */
+  /** Several requests may wait for one job. `next` began to wait before this one. */
   next: PendingResponse | undefined
   /** If the job did not exist when the wait began, the request waits for a job that is not stored yet. */
   readonly existed: boolean

@@ -63,7 +63,7 @@ export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionR
 }
 
 /**
- * A cached response completes this job when it is accepted.
+ * Returns the result of a job that a cached response completed when the job was accepted.
  * @param contentJson null if no caller waits for the job
  */
 export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {

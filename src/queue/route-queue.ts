@@ -7,7 +7,7 @@ import { Counts } from '../sharing/counts.ts'
 import type { ClaimFrom } from '../store/store.ts'
 import type { RouteLimit } from '../upstreams/routes.ts'
 
-/** A route has one, and so may an account on the route. */
+/** Limits the running jobs of a route, or of an account on the route. */
 export interface Allowance {
   limit: RouteLimit
   /** Counts the running jobs that started under this limit or an earlier one. */

@@ -337,7 +337,7 @@ export class Scheduler {
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
-    // If less is held, no account can exceed its share.
+    // While accounts hold less than a third of the limit, none can exceed its share.
     if (held.total <= limit / 3) return found
     return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
   }

@@ -87,7 +87,7 @@ function find(file: ServedFile, limit: number, from: ClaimFrom): Found {
   return { ids: rows.map(([id]) => String(id)), mayHaveMore: rows.length === limit }
 }
 
-/** Reads the jobs of the route one by one, from the place where the previous walk stopped. */
+/** Reads the jobs of the route one by one, starting at the route's place (`RoutePlaces`). */
 function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }: ClaimOfRoute): Found {
   const [exceptAccounts, exceptJobs] = [new Set(except.exceptAccounts), new Set(except.exceptJobs)]
   const from = file.places.place(route)

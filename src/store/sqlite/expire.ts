@@ -32,8 +32,8 @@ export const expireOperations = {
 }
 
 /**
- * Examines only jobs that are older than the retention, in the order of their IDs. The next step continues after the last row.
- * So each round examines a row only once, even if the row cannot be deleted yet.
+ * Jobs that are younger than the retention cannot have expired, so this examines only older ones, in the order of their IDs.
+ * The next step continues after the last row. So each round examines a row only once, even if the row cannot be deleted yet.
  */
 function expireJobs(file: ServedFile, expiry: Expiry): number {
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)

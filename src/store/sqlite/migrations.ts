@@ -191,8 +191,8 @@ create index jobs_by_route on jobs (route, turn, id) where turn is not null;
 
 /**
  * Adds the indexes for claims by route, lane and suspects. The next start of a server drops the indexes that these replace
- * (`dropUnusedIndexes`): a command may apply this migration while a server of an earlier version still uses them. The tables
- * `line` and `turns` are no longer used.
+ * (`dropUnusedIndexes`). This migration does not, because a command may apply it while a server of an earlier version still
+ * uses them. The tables `line` and `turns` are no longer used.
  */
 const fifth = `
 alter table jobs add column started integer not null default 0; -- the attempt under which the start of a suspect was recorded
