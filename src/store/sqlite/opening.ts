@@ -11,8 +11,8 @@ const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 
 /**
- * Every commit is on disk before it returns (`synchronous=FULL`). Only the owner can read a file or folder that this creates,
- * because the file contains the secrets that sign callbacks.
+ * Opens or creates the file. Every commit is on disk before it returns (`synchronous=FULL`). Only the owner can read a file or
+ * folder that this creates, because the file contains the secrets that sign callbacks.
  */
 export function openFile(path: string): DatabaseSync {
   try {

@@ -28,7 +28,10 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable`: a retry may succeed. `rejected` and `unknown account`: no retry will succeed. `error`: a bug. */
+/**
+ * `unavailable`: a retry may succeed. `rejected` and `unknown account`: no retry will succeed. `error`: the cause is
+ * unexpected.
+ */
 export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
 /** The thread sends this first. `operator` means that the operator must fix the cause. */
@@ -57,7 +60,7 @@ class StorageThread {
   readonly lock: DatabaseSync
 
   constructor(path: string) {
-    // A transfer that fills the file holds the lock. Until it ends, nothing else can open the file.
+    // The lock comes first, because the file cannot be opened while a transfer fills it.
     this.lock = lockForServing(path)
     const db = openFile(path)
     migrate(db)

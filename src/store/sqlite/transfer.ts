@@ -41,7 +41,7 @@ export function openSqliteSource(path: string): TransferSource {
 }
 
 /**
- * Another transfer that fills the file holds the lock. Until it ends, nothing else can open the file.
+ * The lock comes first, because the file cannot be opened while another transfer fills it.
  * @param prepare if this throws, the file and the lock are closed
  */
 function openLocked<T>(path: string, prepare: (db: DatabaseSync, lock: DatabaseSync) => T): T {
