@@ -1,8 +1,10 @@
 /**
- * Runs a batch that this node owns, step by step. While one step is being stored, the next one gathers lines and results. So
- * steps become larger until the database keeps up. A step is stored as a whole. If storing fails, or if someone else has
- * changed the batch, this run is discarded, and a new run continues from the stored state. So everything that a step does
- * before it is stored can be repeated: a line keeps its job, because its idempotency key finds it, and results are read again.
+ * Runs a batch that this node owns, step by step. While one step is being stored, the next one gathers lines and results, so
+ * steps become larger until the database keeps up.
+ *
+ * A step is stored as a whole. If that fails, or if another process has changed the batch, this run is discarded, and a new run
+ * continues from the stored state. So a step must be repeatable: a line keeps its job, because its idempotency key finds the
+ * job, and results are read again.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
@@ -49,36 +51,33 @@ export interface BatchRunOptions {
   readonly makeId: () => string
   readonly maxLineBytes: number
   readonly maxLinesOf: (tier: string) => number
-  /** How many milliseconds files and batches are stored. */
+  /** How long files and batches are stored. */
   readonly retentionMs: number
   /** Returns the prices of input, for calls that end because their batch is cancelled; absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
   readonly onCancelled: (jobId: string) => Promise<void>
-  /** Called after each step. */
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** How many milliseconds a step validates or starts lines. All other batches of the node wait meanwhile. */
+/** All other batches of the node wait while a step validates or starts lines. */
 const STEP_MS = 200
 /** A step is stored when this many of its lines have started or ended. */
 const FULL = 500
 /**
- * How many lines are read or started at once, and how many requests are read at once. Jobs of other accounts wait for no more
- * than these.
+ * At most this many lines are read or started at once, and this many requests are read at once. Jobs of other accounts wait for
+ * no more than these.
  */
 const AT_ONCE = 100
 /** How many lines or results are read in one turn of the event loop, which takes a few milliseconds. */
 const IN_TURN = 25
 /**
- * After a crash, this many lines after the last stored one may already have jobs: those of the step that was being stored, and
- * of the next one.
+ * After a crash, this many lines after the last stored one may already have jobs: the lines of the step that was being stored,
+ * and of the next one.
  */
 const UNSURE = 2 * (FULL + AT_ONCE)
 /** A step is stored when its results have this many bytes. */
 const RESULT_BYTES = 4 * 1024 * 1024
-/**
- * The pause between two attempts to start a line that must wait, and between two searches for deleted jobs, in milliseconds.
- */
+/** A line that must wait is tried again after this pause. Deleted jobs are searched for as often. */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -93,23 +92,23 @@ type StepResult = 'full' | 'busy' | 'later' | 'ended' | 'lost'
 export class BatchRun {
   readonly #options: BatchRunOptions
   #batch: StoredBatch
-  /** The progress after the last step that was stored or is being stored. */
+  /** The progress includes the step that is being stored. */
   #progress: Progress
   readonly #open: Map<string, BatchLine>
   /**
-   * The lines that started although an earlier line waits, by number. The next steps read them again. Their idempotency keys
-   * would not find jobs that were deleted meanwhile.
+   * These lines started although an earlier line waits. Later steps read them again. By then, a job may have been deleted, and
+   * its line must not start a second time.
    */
   readonly #ahead = new Map<number, BatchLine>()
   readonly #reader: LineReader
   #validation: Validation | null = null
-  /** How many of the next lines may already have jobs that a crash prevented from being recorded. */
+  /** How many of the next lines may already have jobs, because a crash prevented the record of their start. */
   #unsure = UNSURE
   #inputEnded = false
   #retryAtMs = 0
   #searchAtMs = 0
   readonly #cancelled = new Set<string>()
-  /** Resolves with whether the last step could be stored; false if someone else has changed the batch. */
+  /** Resolves to whether the last step was stored; false if another process has changed the batch. */
   #stored: Promise<boolean> = Promise.resolve(true)
 
   static async of(batch: StoredBatch, options: BatchRunOptions): Promise<BatchRun> {
@@ -136,7 +135,6 @@ export class BatchRun {
     return this.#batch.account
   }
 
-  /** The number of lines whose jobs have not finished, as far as this run knows. */
   get openLines(): number {
     return this.#open.size
   }
@@ -146,8 +144,8 @@ export class BatchRun {
   }
 
   /**
-   * Runs a step, and starts to store it. `later`: there is nothing to do now. `lost`: someone else has changed the batch.
-   * `lost` and a rejection can also be the outcome of storing the previous step.
+   * Runs a step, and starts to store it. `later`: there is nothing to do now. `lost`: another process has changed the batch. A
+   * failure to store one step is reported by the next, as `lost` or as a rejection.
    */
   async step(maxOpen: number): Promise<StepResult> {
     const step = new Step(this.#progress)
@@ -158,7 +156,7 @@ export class BatchRun {
       const message = 'The input file was deleted before all of it was read.'
       const problems = [{ line: null, code: 'input_file_deleted', message, param: null }]
       step.progress = { ...step.progress, problems, total: step.progress.total ?? 0 }
-      // These lines cannot be read again, but their jobs have answers.
+      // The jobs of these lines have answers, although the lines cannot be read again.
       for (const line of this.#ahead.values()) this.#begin(step, line)
       return this.#store(step, this.#batch.status)
     }
@@ -229,7 +227,7 @@ export class BatchRun {
     }
   }
 
-  /** Cancels some of the open lines. The rest follows in later steps, so that other batches need not wait. */
+  /** Cancels some of the open lines. Later steps cancel the rest, so that other batches need not wait. */
   async #cancelOpen(): Promise<void> {
     const { store, clock, inputPrices, onCancelled } = this.#options
     const { account } = this.#batch
@@ -252,7 +250,7 @@ export class BatchRun {
     const jobs = await store.readEnded(jobIds, RESULT_BYTES)
     let byId: ReadonlyMap<string, JobRequest> = new Map()
     for (const [at, job] of jobs.entries()) {
-      // The results of /v1/responses repeat instructions and schema, so they can be larger than answers. The next step takes
+      // Results of /v1/responses can be larger than answers, because they repeat instructions and schema. The next step takes
       // the rest.
       if (step.characters >= RESULT_BYTES) break
       if (at % AT_ONCE === 0) {
@@ -285,7 +283,6 @@ export class BatchRun {
     }
   }
 
-  /** Returns the line of a finished job; null if it is not open. */
   #end(step: Step, jobId: string): BatchLine | null {
     const line = this.#open.get(jobId)
     if (line === undefined) return null
@@ -308,7 +305,6 @@ export class BatchRun {
     return this.#batch.status === 'cancelling' ? CANCELLED : JOB_CANCELLED
   }
 
-  /** Reads the next lines, and starts them up to the first one that must wait. */
   async #startLines(step: Step, owner: JobOwner, maxOpen: number): Promise<void> {
     const { clock, starts, format } = this.#options
     const most = Math.min(AT_ONCE, Math.min(maxOpen, maxOpenLines(owner)) - this.#open.size)
@@ -347,7 +343,7 @@ export class BatchRun {
     }
   }
 
-  /** Ends lines without starting them. A line that was started before a crash gets the result of its job instead. */
+  /** Ends lines without starting them. If a line was started before a crash, its result is that of its job instead. */
   async #endLines(step: Step, problem: Problem): Promise<void> {
     const { starts, clock, format } = this.#options
     for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
@@ -360,7 +356,6 @@ export class BatchRun {
     }
   }
 
-  /** Reads the next lines. They were valid when the batch was validated. */
   async #readLines(step: Step, limit: number) {
     const { format } = this.#options
     const lines: {
@@ -386,7 +381,7 @@ export class BatchRun {
       const wanted = read.bytes === null ? null : await format.read(read.bytes, this.#batch)
       if (wanted !== null && 'element' in wanted) lines.push({ line, end: offset, ...wanted, problem: null })
       else {
-        // The line was valid, but a limit has changed since.
+        // The line was valid when the batch was validated, but a limit has changed since.
         const problem = { code: 'invalid_line', message: wanted?.message ?? 'The line is too long.' }
         const json = format.unfinished('', this.#idOf(line), problem)
         lines.push({ line, end: offset, customId: '', element: null, problem: json })
@@ -399,7 +394,10 @@ export class BatchRun {
     return `${this.#batch.id}-${line}`
   }
 
-  /** Starts to store the step once the previous one is stored. Waits for the end of the last step. */
+  /**
+   * Waits until the previous step is stored, then starts to store this one. Also waits for the end of the last step of the
+   * batch.
+   */
   async #store(step: Step, status: BatchStatus): Promise<StepResult> {
     const { store, node, clock, makeId, onAdvanced } = this.#options
     if (!(await this.#stored)) return 'lost'

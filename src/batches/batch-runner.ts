@@ -6,10 +6,7 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /**
-   * How often a node without batches looks for some, in milliseconds. New batches wake the runner, so this search only finds
-   * those of crashed nodes.
-   */
+  /** How often a node without batches looks for the batches of crashed nodes. New batches wake the runner. */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
@@ -19,11 +16,11 @@ export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
 /** How many batches a node runs, in addition to the oldest one of each account. */
 const MAX_BATCHES = 100
-/** How often a node with batches looks for others, and for changes of its own batches by others, in milliseconds. */
+/** How often a node with batches looks for other batches and for changes of its own ones. */
 const CLAIM_MS = 1000
-/** After its batches have taken this many milliseconds in a round, an account's other batches wait for the next round. */
+/** After its batches have taken this long in a round, an account's other batches wait for the next round. */
 const ACCOUNT_MS = 200
-/** The pauses after rounds in which a batch filled a step, had something to do, or had nothing to do, in milliseconds. */
+/** A round pauses for one of these times. They apply if a batch filled a step, if one had something to do, and otherwise. */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
@@ -57,7 +54,7 @@ export class BatchRunner {
     this.#loop.start()
   }
 
-  /** Called when a batch was created or cancelled through this node. */
+  /** Call this when a batch was created or cancelled through this node. */
   wake(): void {
     this.#claimAtMs = Number.NEGATIVE_INFINITY
     this.#loop.wake()
@@ -96,7 +93,7 @@ export class BatchRunner {
         continue
       }
       const startedMs = clock.steadyMs()
-      // Moves the batch to the end, so that batches that had no turn come first in the next round.
+      // The batch moves to the end, so that batches without a turn in this round come first in the next one.
       this.#runs.delete(id)
       this.#runs.set(id, run)
       await this.#step(id, run, maxOpen)
@@ -126,7 +123,7 @@ export class BatchRunner {
     this.#claimAtMs = Math.min(this.#claimAtMs, this.#options.clock.steadyMs() + CLAIM_MS)
   }
 
-  /** A failed run is dropped. The next claim continues from the stored state. */
+  /** Drops a run that fails. The next claim continues from the stored state. */
   async #step(id: string, run: BatchRun, maxOpen: number): Promise<void> {
     try {
       const result = await run.step(maxOpen)

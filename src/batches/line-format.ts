@@ -1,10 +1,9 @@
-/** The format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
+/** Defines the format of a batch's lines and results. `v1/` implements it, because this folder knows no API. */
 import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
-import type { Problem } from './progress.ts'
-import type { WantedLine, WrongLine } from './wanted-line.ts'
+import type { Problem, WantedLine, WrongLine } from './progress.ts'
 
 export interface LineResult {
   /** Whether the result belongs in the error file. */
@@ -13,24 +12,22 @@ export interface LineResult {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if the model has no price. */
+  /** The cost is in millionths of the currency. It is absent if the model has no price. */
   readonly cost?: number
 }
 
 export interface LineFormat {
   /** Returns what a line asks for. `bytes` may be empty afterwards, because a thread may have taken them. */
   read(bytes: Uint8Array, batch: StoredBatch): Promise<WantedLine | WrongLine>
-  /** Returns the result of a finished job. */
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /**
    * Returns the result of a line that ended without an answer.
-   * @param id the ID of the line's job, or one made of the batch and the line
+   * @param id the ID of the line's job. Without a job, an ID made of those of the batch and the line
    */
   unfinished(customId: string, id: string, problem: Problem): string
   /** Returns the result of a line that is not allowed to run. */
   refused(endpoint: string, customId: string, id: string, error: AdmissionError): string
   /** Returns why a line is not allowed to run, in the form in which the batch lists wrong lines. */
   problemOf(endpoint: string, error: AdmissionError): WrongLine
-  /** Returns the event that reports the end of a batch. */
   eventTo(url: string, status: BatchStatus): Callback
 }

@@ -2,13 +2,13 @@
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
-  /** Empty if the line is blank; null if it is too long. */
+  /** `bytes` is empty if the line is blank, and null if the line is too long. */
   readonly bytes: Uint8Array | null
-  /** The offset of the next line. */
+  /** The next line begins at this offset. */
   readonly end: number
 }
 
-/** Thrown if the file was deleted before all of it was read. */
+/** The reader throws this if the file was deleted before all of it was read. */
 export class InputGone extends Error {
   override readonly name = 'InputGone'
 }
@@ -20,9 +20,9 @@ export interface LineReaderOptions {
 }
 
 const NEWLINE = 10
-/** Space, tab and carriage return. A line with only these is blank; files from Windows may have such lines. */
+/** A line with only spaces, tabs and carriage returns is blank. Files from Windows may have such lines. */
 const BLANKS = [0x20, 0x09, 0x0d]
-/** A byte order mark, with which many Windows programs begin a file. */
+/** Many Windows programs begin a file with this byte order mark. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 const EMPTY = new Uint8Array()
 

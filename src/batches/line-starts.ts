@@ -28,14 +28,13 @@ export type Started =
   | { readonly kind: 'started'; readonly jobId: string }
   | Exclude<Admitted, { kind: 'admitted' }>
 
-/** A line that has no job yet. */
 export type LineOfBatch = Omit<BatchLine, 'jobId'>
 
-/** Returns the idempotency key of a line. It contains spaces, so no caller can use the same one. */
+/** Returns the idempotency key of a line. No caller can use it, because the keys of callers contain no spaces. */
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
 
 const FINGERPRINT = 'batch'
-/** How long the keys are stored after the batch's deadline, in milliseconds. They are not needed by then. */
+/** How long the keys are stored after the batch's deadline. By then, no run of the batch needs them. */
 const REMEMBER_MS = 86_400_000
 /** Whether a line with this error can never start. Other lines are tried again later. */
 const NEVER_STARTS: Readonly<Record<AdmissionError['kind'], boolean>> = {
@@ -65,7 +64,7 @@ export class LineStarts {
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Checks the job, without storing anything. */
+  /** Stores nothing. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
@@ -78,7 +77,7 @@ export class LineStarts {
     return { kind: 'admitted', job }
   }
 
-  /** Starts a line. Resolves when its job is durable. If the line was already started, it keeps its job. */
+  /** Resolves when the job of the line is durable. If the line was already started, it keeps its job. */
   async start(
     batch: StoredBatch,
     { line, customId }: LineOfBatch,
@@ -103,7 +102,7 @@ export class LineStarts {
     }
   }
 
-  /** Returns the job that a line got before a crash; null if it got none. */
+  /** Returns the job that a line got before a crash; null if the line got none. */
   async jobOf(batch: StoredBatch, line: number, nowMs: number): Promise<string | null> {
     const earlier = await this.#options.store.findEarlier(batch.account, idempotencyOf(batch, line), nowMs)
     return earlier?.kind === 'repeated' ? (earlier.jobIds[0] ?? null) : null

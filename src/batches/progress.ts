@@ -1,4 +1,5 @@
-/** The progress of a batch, which is stored with each step. */
+/** Describes the progress of a batch, which is stored with each step, and what its lines ask for. */
+import type { CreateElement } from '../job/create-body.ts'
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
@@ -12,13 +13,12 @@ export interface Progress {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no line had a model with a price. */
+  /** The cost is in millionths of the currency. It is absent if no line had a model with a price. */
   readonly cost?: number
   readonly inProgressAtMs: number | null
   readonly endedAtMs: number | null
   /** Whether the deadline ended lines that had not started or finished. */
   readonly expired: boolean
-  /** What is wrong with the batch or its lines. */
   readonly problems: readonly LineProblem[]
   /** Why no further lines start for now; null if lines start. */
   readonly waiting: Problem | null
@@ -29,31 +29,38 @@ export interface Problem {
   readonly message: string
 }
 
-export interface LineProblem extends Problem {
-  readonly line: number | null
+export interface WrongLine extends Problem {
   readonly param: string | null
+}
+
+export interface LineProblem extends WrongLine {
+  readonly line: number | null
+}
+
+export interface WantedLine {
+  readonly customId: string
+  readonly element: CreateElement
 }
 
 /** What the account specified for the batch, and what is known of its input. */
 export interface AboutBatch {
   readonly metadata: Readonly<Record<string, string>> | null
   readonly window: string
-  /** How many seconds the result files are stored; null for the setting. */
+  /** If this is null, the setting `v1.file_retention_seconds` applies to the result files. */
   readonly filesExpireS: number | null
   readonly inputBytes: number
-  /** The URL that gets the event at the end of the batch; null for none. */
+  /** This URL gets the event at the end of the batch; null if the account has no webhook. */
   readonly webhookUrl: string | null
 }
 
-/** The progress of one step. */
+/** What one step has added to the progress. */
 export interface BatchAdvance {
   readonly completed: number
   readonly failed: number
-  /** The final status of the batch; null if it is still open. */
+  /** `ended` is null while the batch is open. */
   readonly ended: BatchStatus | null
 }
 
-/** The statuses of the batches that a node runs, and how many lines with unfinished jobs they have. */
 export interface OwnedBatches {
   readonly statuses: readonly BatchStatus[]
   readonly lines: number
@@ -85,7 +92,10 @@ export function aboutOf({ aboutJson }: Pick<StoredBatch, 'aboutJson'>): AboutBat
   return JSON.parse(aboutJson)
 }
 
-/** A batch with more characters than this has many problems. Reading a hundred of them takes a quarter of a second. */
+/**
+ * A batch whose progress has more characters than this lists many problems. Reading a hundred such batches takes a quarter of a
+ * second.
+ */
 const LARGE = 10_000
 
 /** Whether a list should let other requests run after this batch. */

@@ -1,4 +1,4 @@
-/** A step of a batch: gathers lines and results until they are stored together. */
+/** Gathers the lines and results of one step of a batch until they are stored together. */
 import { sumOfCosts } from '../job/amount.ts'
 import type { BatchEnd, BatchLine, BatchStatus, BatchStep, StoredBatch } from '../store/batch-store.ts'
 import type { LineResult } from './line-format.ts'
@@ -14,19 +14,17 @@ export interface StoredAs {
   readonly node: string
   readonly status: BatchStatus
   readonly nowMs: number
-  /** Makes the ID of a result file when it gets its first content. */
+  /** The step calls this when a result file gets its first content. */
   readonly makeId: () => string
   readonly end: BatchEnd | null
 }
 
 export class Step {
-  /** The progress of the batch, including this step. */
   progress: Progress
   /** How many lines have started, plus how many have results. */
   size = 0
-  /** The number of characters in all results. */
   characters = 0
-  /** The lines that started in this step, by job ID, without those that also ended in it. */
+  /** A line that started and ended in this step is not listed here. */
   readonly #started = new Map<string, BatchLine>()
   readonly #ended: BatchLine[] = []
   readonly #output: string[] = []
@@ -36,13 +34,12 @@ export class Step {
     this.progress = progress
   }
 
-  /** Records that the line got a job. */
   begin(line: BatchLine): void {
     this.#started.set(line.jobId, line)
     this.size += 1
   }
 
-  /** Records that the job of the line has finished. Its result follows. */
+  /** The result of the line follows with `addResult` or `addProblem`. */
   end(line: BatchLine): void {
     this.#started.delete(line.jobId)
     this.#ended.push(line)

@@ -5,16 +5,16 @@ import type { StoredBatch } from '../store/batch-store.ts'
 import type { LineFormat } from './line-format.ts'
 import type { LineReader } from './line-reader.ts'
 import type { LineStarts } from './line-starts.ts'
-import type { LineProblem } from './progress.ts'
+import type { LineProblem, WrongLine } from './progress.ts'
 
 /**
- * How many wrong lines are listed, and how many characters their problems have; others are only counted. Paths in schemas can
+ * A batch lists at most this many wrong lines, with at most this many characters; others are only counted. Paths in schemas can
  * be long, and responses that list batches contain all problems.
  */
 const MAX_NAMED = 1000
 const MAX_NAMED_CHARACTERS = 256 * 1024
 /**
- * Base64url digits of the hashes with which repeated `custom_id`s are detected. The texts themselves can be too large for
+ * Repeated `custom_id`s are detected by this many base64url digits of their hashes, because the texts can be too large for
  * memory.
  */
 const HASH_DIGITS = 16
@@ -40,7 +40,7 @@ export class Validation {
     this.#options = options
   }
 
-  /** Checks the next line. Returns true at the end, or if no further lines need to be checked. */
+  /** Returns true at the end, or if no further lines need to be checked. */
   async checkNext(owner: JobOwner): Promise<boolean> {
     const { reader, maxLines } = this.#options
     const line = await reader.next(this.#line === 0 ? 0 : undefined)
@@ -48,7 +48,7 @@ export class Validation {
     this.#line += 1
     const isBlank = line.bytes?.length === 0
     if (!isBlank) this.total += 1
-    // A blank line runs nothing but takes time to read, and a file may have millions of them.
+    // Blank lines count, too, because reading them takes time, and a file may have millions of them.
     if (this.total > maxLines || this.#line - this.total > maxLines) {
       const kind = isBlank ? 'blank lines' : 'lines'
       const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`
@@ -86,7 +86,7 @@ export class Validation {
     if (admitted.kind === 'refused') this.#add(format.problemOf(batch.endpoint, admitted.error))
   }
 
-  #add(problem: Omit<LineProblem, 'line'>): void {
+  #add(problem: WrongLine): void {
     const { code, message, param } = problem
     this.#characters += message.length + (param?.length ?? 0)
     if (this.problems.length >= MAX_NAMED || this.#characters > MAX_NAMED_CHARACTERS) {

@@ -13,7 +13,7 @@ const never = new Stop()
 const acme = { account: 'acme', weight: 1 }
 const other = { account: 'other', weight: 1 }
 
-/** The script of threads that do what the text of their task tells them (`test/support/pool-thread-script.ts`). */
+/** Threads with this script do what the text of their task tells them. */
 const script = new URL('../../test/support/pool-thread-script.ts', import.meta.url)
 
 const OPTIONS: CpuPoolOptions = {

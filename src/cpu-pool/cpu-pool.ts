@@ -1,9 +1,9 @@
 /**
- * The threads for CPU-heavy work: large request bodies, token counts, large answers, and long checks against a schema. They
- * keep such work off the event loop of the HTTP server.
+ * Runs CPU-heavy work on threads: large request bodies, token counts, large answers, and long checks against a schema. So this
+ * work does not block the event loop of the HTTP server.
  *
  * Accounts share the threads fairly, and the last of four or more threads goes only to accounts that use none. Requests enter
- * the pool before their first task; beyond a limit they are rejected. Jobs always wait for a thread, however many they are,
+ * the pool before their first task. Beyond a limit, they are rejected. Jobs are never rejected, however many wait for a thread,
  * because their answers were paid for.
  */
 import type { Clock } from '../clock.ts'
@@ -11,43 +11,43 @@ import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import { Counts } from '../sharing/counts.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import { PoolThread } from './pool-thread.ts'
-import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
+import type { TaskInput, TaskName, TaskOutput } from './thread.ts'
 
 export interface CpuUser {
   readonly account: string
-  /** The weight of the account's tier, which counts while others wait. */
+  /** The weight of the account's tier counts while others wait. */
   readonly weight: number
 }
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** The maximum number of requests in the pool: those with a running or waiting task. */
+  /** A request is in the pool while one of its tasks runs or waits. */
   readonly maxRequests: number
-  /** The heap limit of one thread, in MiB. */
+  /** Each thread may use this much heap, in MiB. */
   readonly heapMb: number
   /**
-   * How much CPU time a task may take. The thread is terminated when it has taken this much since the first check, which
-   * happens after this much real time. So a task can take up to three times as much.
+   * How much CPU time a task may take, in milliseconds. The first check happens after this much real time. The thread is
+   * terminated when it has taken this much since then, so a task can take up to three times as much.
    */
   readonly taskCpuMs: number
   /** A thread exits after it was idle for this long, because it keeps the heap that its largest task needed. */
   readonly idleMs: number
-  /** Called after each task with the time that it took, in milliseconds. */
+  /** The pool calls this after each task with the time that the task took. */
   readonly onTask?: (name: TaskName, ms: number) => void
   readonly onRejected?: () => void
   readonly clock: Clock
-  /** The script of the threads. Tests replace it. */
+  /** Tests replace the script of the threads. */
   readonly script?: URL
 }
 
-/** How many tasks run, how many wait for a thread, and how many requests are in the pool. */
+/** `running` and `waiting` count tasks. `requests` counts the requests that have entered the pool. */
 export interface CpuPoolState {
   readonly running: number
   readonly waiting: number
   readonly requests: number
 }
 
-/** One account may use one part of the maximum number of requests: a quarter. */
+/** One account may use a quarter of the maximum number of requests. */
 const ACCOUNT_PART = 4
 /** With fewer threads, none is reserved, because a single account would have too few. */
 const LEAST_THREADS_WITH_RESERVE = 4
@@ -64,7 +64,6 @@ export class CpuPool {
   /** Threads are taken from the end, so that those at the start stay idle and exit. */
   readonly #idle: IdleThread[] = []
   readonly #all = new Set<PoolThread>()
-  /** Stops all tasks when the pool is closed. */
   readonly #closing = new Stop()
 
   constructor(options: CpuPoolOptions) {
@@ -95,8 +94,8 @@ export class CpuPool {
   }
 
   /**
-   * Runs a task as soon as a thread is free. Resolves with null if the signal stops it first; if it is running, it finishes,
-   * and its result is ignored. Rejects with `TaskFailed`.
+   * Runs a task as soon as a thread is free. Resolves with null if the signal stops the task first. A task that is already
+   * running then continues, but its result is ignored. Rejects with `TaskFailed`.
    */
   async run<Name extends TaskName>(
     name: Name,
@@ -113,7 +112,7 @@ export class CpuPool {
     return unlessStopped(this.#runNow(name, input, account), [signal, this.#closing])
   }
 
-  /** Closes the pool. Tasks that wait or run resolve with null. */
+  /** Tasks that wait or run resolve with null. */
   async close(): Promise<void> {
     this.#closing.now('release')
     for (const { cancelEnd } of this.#idle) cancelEnd()
@@ -144,8 +143,8 @@ export class CpuPool {
   }
 
   /**
-   * Terminates the thread if its task takes too much CPU time. Real time would be wrong, because on a busy machine threads may
-   * wait a long time for a core. Returns a function that ends the watch.
+   * Terminates the thread if its task takes too much CPU time. Real time would be wrong, because threads may wait a long time
+   * for a core on a busy machine. Returns a function that ends the watch.
    */
   #watch(name: TaskName, thread: PoolThread): () => void {
     const { clock, taskCpuMs } = this.#options
@@ -195,7 +194,6 @@ export class CpuPool {
   }
 }
 
-/** Resolves with null if a signal stops it first. A later result or error is ignored. */
 function unlessStopped<Result>(
   result: Promise<Result>,
   signals: readonly StopSignal[],

@@ -1,10 +1,8 @@
 /** Starts a thread of the pool, runs tasks on it, and ends it. */
 import { Worker } from 'node:worker_threads'
 import { moduleURL } from '../module-url.ts'
-import type { TaskInput, TaskName, TaskOutput } from './tasks.ts'
-import type { TaskReply, TaskRequest } from './thread.ts'
+import type { TaskInput, TaskName, TaskOutput, TaskReply, TaskRequest } from './thread.ts'
 
-/** A task failed. The pool itself continues. */
 export class TaskFailed extends Error {
   /** Whether the task exceeded the memory limit of a thread, or would have. */
   readonly outOfMemory: boolean
@@ -23,11 +21,12 @@ interface PendingTask {
 export class PoolThread {
   readonly #worker: Worker
   #pending: PendingTask | null = null
-  /** Whether the thread has ended: it takes no tasks any more. */
   isDead = false
 
-  /** @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies. Tasks must not parse
-   *   texts that may need far more (`json-heap.ts`), because then the process may die */
+  /**
+   * @param heapMb the thread's heap limit in MiB. A thread that exceeds it dies. Tasks must not parse texts that may need far
+   *   more (`read-json.ts`), because then the process may die
+   */
   constructor(heapMb: number, script = moduleURL('./thread.ts', import.meta.url)) {
     const resourceLimits = { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: YOUNG_GENERATION_MB }
     this.#worker = new Worker(script, { resourceLimits })
@@ -44,9 +43,8 @@ export class PoolThread {
     this.#worker.on('exit', () => this.#end(new TaskFailed('The thread ended.')))
   }
 
-  /** Runs a task. Call this only while no task is running. Rejects with `TaskFailed`. */
+  /** Call this only while no task is running. Rejects with `TaskFailed`. */
   run<Name extends TaskName>(name: Name, input: TaskInput<Name>): Promise<TaskOutput<Name>> {
-    // A dead thread would never reply.
     if (this.isDead) return Promise.reject(new TaskFailed('The thread ended.'))
     return new Promise((resolve, reject) => {
       // The thread replies to each task with the output type of that task.
@@ -56,8 +54,8 @@ export class PoolThread {
   }
 
   /**
-   * How much CPU time the thread has taken since it started, in milliseconds, even if it is busy; 0 if it has not started or is
-   * dead.
+   * Returns how much CPU time the thread has taken since it started, in milliseconds, even if it is busy; 0 if it has not
+   * started or is dead.
    */
   async cpuMs(): Promise<number> {
     try {
@@ -68,7 +66,7 @@ export class PoolThread {
     }
   }
 
-  /** Terminates the thread. The task in progress fails with this message. */
+  /** The task in progress fails with this message. */
   end(message: string): void {
     this.#end(new TaskFailed(message))
     void this.close()
@@ -90,11 +88,12 @@ export class PoolThread {
   }
 }
 
-/** Enough for the short-lived objects of a parse. The young generation of the main thread is larger. */
+/** This is enough for the short-lived objects of a parse. */
 const YOUNG_GENERATION_MB = 48
 
 /**
- * Returns the buffer of the body, which is moved to the thread: copying 10 MB would block the event loop for many milliseconds.
+ * Returns the buffer of the body, which is moved to the thread, because copying 10 MB would block the event loop for many
+ * milliseconds.
  */
 function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
   return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []

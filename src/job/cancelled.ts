@@ -27,7 +27,7 @@ export interface CancelledRun {
   readonly inputTokens: number
   /** The cost of one call with these tokens, in millionths of the currency; null if the model has no price. */
   readonly inputCost: number | null
-  /** The usage of earlier runs, which `queue/earlier-runs.ts` writes; null if there were none. */
+  /** The usage of earlier runs, which `queue/execution-result.ts` writes; null if there were none. */
   readonly earlierJson: string | null
 }
 

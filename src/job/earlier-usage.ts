@@ -1,5 +1,5 @@
 /**
- * Reads what `queue/earlier-runs.ts` stores about the earlier runs of a job: their usage, and their calls for the receipt.
+ * Reads what `queue/execution-result.ts` stores about the earlier runs of a job: their usage, and their calls for the receipt.
  * Unlike that file, the stores can import this one.
  */
 import { NO_USAGE, type Usage } from './job.ts'
@@ -51,7 +51,7 @@ export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   }
 }
 
-/** The receipt of a job that finishes without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** The receipt of a job that finishes without another call, in the form that `queue/execution-result.ts` writes. */
 export function receiptOfEarlier<Call, Repair>(
   earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
     readonly records: readonly Call[]

@@ -108,7 +108,7 @@ export interface ClaimedJob extends Job {
    * suspect, only other suspects matter.
    */
   readonly crashedAlone: boolean
-  /** The state of earlier runs (`queue/earlier-runs.ts`); absent if no run has stored any. */
+  /** The state of earlier runs (`queue/execution-result.ts`); absent if no run has stored any. */
   readonly earlierJson?: string
 }
 

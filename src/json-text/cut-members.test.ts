@@ -29,7 +29,7 @@ const wantedNames = ['callback', 'callback_payload', 'response_format', 'schema'
 const interesting = fc.constantFrom(...wantedNames, '__proto__', 'a"b', 'a\\', '}],[{')
 const names = fc.oneof({ weight: 4, arbitrary: interesting }, fc.string({ maxLength: 40 }))
 
-/** Generates JSON text of a string: for each character, randomly its plain or its escaped form. */
+/** Writes each character of a JSON string at random in its plain or its escaped form. */
 const written = (string: fc.Arbitrary<string>) =>
   fc.tuple(string, fc.infiniteStream(fc.boolean())).map(([characters, coins]) => {
     const units = characters.split('').map((unit) => {
@@ -39,7 +39,7 @@ const written = (string: fc.Arbitrary<string>) =>
     return `"${units.join('')}"`
   })
 
-/** Generates JSON text with white space anywhere, repeated names, escaped names and numbers in every spelling. */
+/** Generates JSON text with white space anywhere, repeated names, escaped names, and numbers in every spelling. */
 const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string; object: string; array: string }>((tie) => {
   const list = (item: fc.Arbitrary<string>, open: string, close: string) =>
     fc
@@ -142,8 +142,7 @@ test('the time grows with the length of the text, not faster', () => {
     const small = make(50_000)
     const large = make(1_600_000)
     cpuMs(small)
-    // The large text is 32 times as long. It may take 256 times as long, but with quadratic work it would take 1,024 times as
-    // long.
+    // The large text is 32 times as long. The test allows 256 times the time, because quadratic work would take 1,024 times.
     const once = Math.max(1, Math.min(cpuMs(small), cpuMs(small), cpuMs(small)))
     const longer = Math.min(cpuMs(large), cpuMs(large), cpuMs(large))
     assert.ok(longer < 256 * once, `${name}: ${longer} ms for 32 times what takes ${once} ms`)

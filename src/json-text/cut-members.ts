@@ -1,22 +1,19 @@
 /**
  * Cuts the source text of some members out of JSON text. It finds the same members as `JSON.parse`: names may be escaped, and
- * of several members with the same name, the last one counts.
+ * the last of several members with the same name counts.
  */
 import { skipSpace, stringEnd, valueEnd } from './scan-json.ts'
 
-/** The members to cut, by name. Each has its number in the result, or the members to cut inside it. */
+/** Maps the name of each member to its number in the result, or to the members to cut inside it. */
 export type WantedMembers = ReadonlyMap<string, number | WantedMembers>
 
-/** The text of each member, by its number; null if the object does not have the member. */
+/** Lists the text of each member by its number; null if the object does not have the member. */
 export type CutTexts = (string | null)[]
 
 const BRACE = 0x7b
 const BRACKET = 0x5b
 
-/**
- * Returns the texts of the wanted members.
- * @param text JSON text; if it is not an object, no member is found
- */
+/** @param text JSON text. If it is not an object, no member is found */
 export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   const cut: CutTexts = []
   clear(wanted, cut)
@@ -25,7 +22,7 @@ export function cutMembers(text: string, wanted: WantedMembers): CutTexts {
   return cut
 }
 
-/** Like `cutMembers`, for each element of an array. Returns an empty list if the text is not an array. */
+/** Does the same for each element of an array. Returns an empty list if the text is not an array. */
 export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[] {
   const each: CutTexts[] = []
   let at = skipSpace(text, 0)
@@ -41,7 +38,7 @@ export function cutMembersOfEach(text: string, wanted: WantedMembers): CutTexts[
   return each
 }
 
-/** Cuts members out of the object at `from`. Returns the index after the object. */
+/** Returns the index after the object. */
 function cutObject(text: string, from: number, wanted: WantedMembers, cut: CutTexts): number {
   let at = skipSpace(text, from + 1)
   while (at < text.length && text[at] !== '}') {
@@ -61,7 +58,7 @@ function cutValue(text: string, at: number, member: number | WantedMembers, cut:
     cut[member] = text.slice(at, end)
     return end
   }
-  // This member replaces an earlier one with the same name, including everything in that one.
+  // This member replaces an earlier one with the same name, including everything inside the earlier one.
   clear(member, cut)
   return text.charCodeAt(at) === BRACE ? cutObject(text, at, member, cut) : valueEnd(text, at)
 }
@@ -73,10 +70,10 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
   }
 }
 
-/** The longest text of a wanted name, in which each character may be escaped, such as `\u0061`. */
+/** A wanted name has at most this many characters of text, even if each one is escaped, such as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
-/** Returns the name between two quotes, unescaped. A name longer than any wanted one is not read. */
+/** Returns the unescaped name between two quotes; an empty one for a name that is longer than any wanted name. */
 function nameOf(text: string, quote: number, end: number): string {
   if (end - quote > LONGEST_NAME) return ''
   const name = text.slice(quote + 1, end)

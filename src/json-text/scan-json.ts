@@ -1,6 +1,6 @@
 /**
- * Finds positions in JSON text without parsing it, in linear time and without recursion. The functions need text that a JSON
- * parser accepts, except where they say otherwise.
+ * Finds positions in JSON text without parsing it, in linear time and without recursion. The text must be valid JSON, unless
+ * the function accepts any text.
  */
 
 const QUOTE = 0x22
@@ -13,8 +13,8 @@ const BRACE_END = 0x7d
 const SPACE = 0x20
 
 /**
- * Strings of up to this many characters are read by a loop. For longer ones, a native search is faster although it takes longer
- * to start.
+ * A loop reads strings of up to this many characters. For longer ones, a native search is faster although it takes longer to
+ * start.
  */
 const SHORT = 24
 
@@ -29,7 +29,7 @@ export function stringEnd(text: string, from: number): number {
     if (code === QUOTE) return at
     if (code === BACKSLASH) at++
   }
-  // A quote is escaped if an odd number of backslashes precedes it. The count may go back to the beginning of the string.
+  // A quote is escaped if an odd number of backslashes precedes it. The backslashes may go back to the beginning of the string.
   for (let at = from; ; at++) {
     at = text.indexOf('"', at)
     if (at === -1) return text.length
@@ -92,7 +92,7 @@ export function isMostlyStrings(utf8: Buffer, maxQuotes: number, maxOther: numbe
   let quotes = 0
   let other = 0
   let isInside = false
-  /** The index after the last quote that begins or ends a string. */
+  /** The last quote before this index begins or ends a string. */
   let from = 0
   for (let at = utf8.indexOf(QUOTE); at !== -1; at = utf8.indexOf(QUOTE, at + 1)) {
     if (++quotes > maxQuotes) return false

@@ -1,4 +1,4 @@
-/** How often a node queries the database for cancelled jobs: each poll wakes the process and its database. */
+/** Tests how often a node queries the database for cancelled jobs, because each poll wakes the process and its database. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'

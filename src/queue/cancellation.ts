@@ -1,6 +1,6 @@
 /**
- * Finds jobs that were cancelled through any process on the database. Stops their execution on this node, including the call to
- * the model server, and answers the requests on this node that wait for them. Their outcome is already stored.
+ * Stops the executions on this node of jobs that any process on the database has cancelled, and answers the requests that wait
+ * for those jobs. The outcomes of these jobs are already stored.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -8,11 +8,11 @@ import { type Claim, MAX_CANCELLED, type NodeStore } from '../store/node-store.t
 import { StoreUnavailable } from '../store/store.ts'
 import type { PendingResponses } from './pending-responses.ts'
 
-/** Polls twice per second, because an execution must stop within a second of its cancellation. */
+/** An execution must stop within a second of its cancellation, so the node polls twice per second. */
 const POLL_MS = 500
 /**
- * How often a node polls that runs no job and has no pending responses. It polls in the same instants as other loops, because
- * each instant wakes the process and its database.
+ * A node without running jobs and pending responses polls less often, and at the same instants as other loops, because each
+ * instant wakes the process and its database.
  */
 const IDLE_POLL_MS = 1000
 
@@ -20,10 +20,10 @@ export interface CancellationOptions {
   readonly store: Pick<NodeStore, 'takeCancelled'>
   readonly node: string
   readonly clock: Clock
-  /** Stops the execution of the job if this node holds it under this attempt. */
+  /** `lose` stops the execution of the job if this node holds the job under this attempt. */
   readonly worker: { readonly running: number; lose(claim: Claim): void }
   readonly pendingResponses: Pick<PendingResponses, 'has' | 'count'>
-  /** Answers the requests on this node that wait for these finished jobs. */
+  /** `settled` answers the requests on this node that wait for these finished jobs. */
   readonly remoteResults: { settled(jobIds: readonly string[]): Promise<void> }
   readonly onError: (error: unknown) => void
 }
@@ -54,8 +54,8 @@ export class Cancellation {
   }
 
   /**
-   * Stops the executions of all jobs on this node that were cancelled before the call. Also resolves if the database does not
-   * respond; the next poll then stops them. Never rejects.
+   * Stops the executions of all jobs on this node that were cancelled before the call. If the database does not respond, this
+   * resolves too, and the next poll stops them. Never rejects.
    */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
@@ -72,8 +72,8 @@ export class Cancellation {
   }
 
   /**
-   * Call this after this node cancelled the job. Resolves when the job's execution has stopped here and the requests that wait
-   * for it here are answered, whichever node held the job. Never rejects.
+   * Call this after this node cancelled the job. Resolves when its execution on this node has stopped and the requests on this
+   * node that wait for it are answered, whichever node ran it. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

@@ -1,8 +1,8 @@
 /**
  * Detects that a model server has dropped a part of a conversation. A server whose context is too small may drop text without
- * an error (a context shift) and answer the rest. The only sign is that it reports far fewer tokens than the text has.
- * An answer is suspicious if the server reported less than one token for each BYTES_PER_TOKEN bytes; English has four or five
- * bytes per token. Only the text of suspicious answers is counted, on the CPU pool, at most once a second for each target.
+ * an error (a context shift) and answer the rest. The only sign is that it reports far fewer tokens than the text has. An
+ * answer is suspicious if the server reports less than one token for each BYTES_PER_TOKEN bytes; English has four or five bytes
+ * per token. Only then does the CPU pool count the text, at most once a second for each target.
  */
 import type { Clock } from '../clock.ts'
 import type { CpuPool } from '../cpu-pool/cpu-pool.ts'
@@ -12,8 +12,8 @@ import { countConversation } from '../tokens/token-counter.ts'
 
 export const BYTES_PER_TOKEN = 12
 /**
- * A text has lost a part if its count exceeds the server's by more than this factor. Tokenizers differ by less, even in
- * languages that they support badly.
+ * If the count exceeds the server's by more than this factor, the server has dropped text. The counts of different tokenizers
+ * differ by less, even in languages that they support badly.
  */
 const FAR_ABOVE = 2
 export const COUNT_EVERY_MS = 1_000
@@ -22,14 +22,13 @@ export interface ContextShift {
   readonly jobId: string
   readonly target: string
   readonly promptTokens: number
-  /** A lower bound of the number of tokens in the conversation, counted by an OpenAI tokenizer. */
+  /** The conversation has at least this many tokens, according to an OpenAI tokenizer. */
   readonly counted: number
 }
 
 export interface ContextShiftsOptions {
   readonly pool: Pick<CpuPool, 'run'>
   readonly clock: Clock
-  /** The weight of a tier when accounts share the threads. */
   readonly weightOf: (tier: string) => number
   readonly onShift: (shift: ContextShift) => void
   readonly onError: (error: unknown) => void
@@ -39,9 +38,8 @@ type AnsweredJob = Pick<ClaimedJob, 'id' | 'account' | 'tier'>
 
 export class ContextShifts {
   readonly #options: ContextShiftsOptions
-  /** When the last count started, by target (steady clock). */
   readonly #countedAtMs = new Map<string, number>()
-  /** Targets with a count in progress. Each has at most one, because a count keeps its text in memory. */
+  /** A target has at most one count in progress, because each count keeps its text in memory. */
   readonly #counting = new Set<string>()
   readonly #never = new Stop()
 
@@ -50,10 +48,10 @@ export class ContextShifts {
   }
 
   /**
-   * Counts the text of a suspicious answer, unless a text of the same target was counted within the last second or is being
-   * counted. Resolves when the count has ended; never rejects.
+   * Counts the text of a suspicious answer, unless a text of the same target is being counted or was counted within the last
+   * second. Resolves when the count has ended; never rejects.
    * @param target as `upstream/model`; null if no target was called
-   * @param promptTokens the server's count; 0 if it did not report one
+   * @param promptTokens the server's count; 0 if the server did not report one
    */
   async check(
     job: AnsweredJob,

@@ -1,7 +1,7 @@
 /**
- * Queues jobs that wait for the budget of their account (`over_cap: wait`) as soon as they fit under its cost cap. Every node
- * does this, even one that executes no jobs, because new jobs must wait behind those that already wait. The store queues each
- * job only once.
+ * Queues jobs that wait for the budget of their account (`over_cap: wait`) as soon as the cost cap allows it. Nodes that
+ * execute no jobs do this, too: they must know which accounts have such jobs, because new jobs must wait behind them. The store
+ * queues each job only once.
  */
 import type { Clock } from '../clock.ts'
 import type { PricedJob, Prices } from '../job/cost.ts'
@@ -11,35 +11,33 @@ import type { BudgetedJob, CostCapStore, JobOverBudget } from '../store/cost-cap
 import type { Store } from '../store/store.ts'
 import type { Routes } from '../upstreams/routes.ts'
 import type { CurrentPrices } from './current-prices.ts'
-import { earlierRunsJson, NO_RUNS } from './earlier-runs.ts'
+import { earlierRunsJson, NO_RUNS } from './execution-result.ts'
 import { capsOf } from './job-and-token-caps.ts'
 
-/** Polls, because no event reports that a cap was changed, a month ended, or a job finished on another node. */
+/** The node polls, because no event reports that a cap was changed, a month ended, or a job finished on another node. */
 const LOOK_EVERY_MS = 1000
 /** A look examines all accounts that may have room now, and at most this many others, so that it stays short. */
 const MAX_ACCOUNTS = 100
-/** The maximum number of jobs of one statement. The first statement tries one job, because usually not even one fits. */
+/** A statement queues at most this many jobs. The first statement tries one job, because usually not even one fits. */
 const MAX_STEP = 64
 
 export interface CostCapQueueOptions {
   readonly store: Pick<Store, keyof CostCapStore | 'findOwner'>
   readonly clock: Clock
   readonly tiers: Tiers
-  /** Null if no model has a price. */
+  /** `prices` is null if no model has a price. */
   readonly prices: CurrentPrices | null
   readonly routeOf: Routes['routeOf']
-  /** Called with each route on which jobs were queued. */
   readonly onQueued: (route: string) => void
   readonly onError: (error: unknown) => void
 }
 
 export class CostCapQueue {
   readonly #options: CostCapQueueOptions
-  /** Accounts whose jobs wait, as far as this node knows. */
   #waiting = new Set<string>()
-  /** The waiting accounts that the current round has not examined yet. A round examines all of them, MAX_ACCOUNTS per look. */
+  /** A round examines all waiting accounts, MAX_ACCOUNTS in each look. These are left. */
   #round: string[] = []
-  /** Accounts to examine in this look, because they may have room now. */
+  /** These accounts may have room now, so the look in progress examines all of them. */
   readonly #due = new Set<string>()
   #startsRound = false
   #mustLook = false
@@ -51,18 +49,17 @@ export class CostCapQueue {
     this.#options = options
   }
 
-  /** Whether jobs of the account wait, so that new ones must wait behind them. */
+  /** Whether jobs of the account wait for its budget. New jobs of the account must then wait, too. */
   has(account: string): boolean {
     return this.#waiting.has(account)
   }
 
-  /** Looks for waiting jobs of all accounts. */
   look(): void {
     this.#mustLook = true
     this.#run()
   }
 
-  /** Call this when a job of the account was accepted to wait. */
+  /** Call this when a job of the account was accepted to wait for the budget. */
   added(account: string): void {
     this.#waiting.add(account)
     this.#due.add(account)
@@ -88,7 +85,6 @@ export class CostCapQueue {
     this.#running ??= this.#runAll()
   }
 
-  /** Never rejects. */
   async #runAll(): Promise<void> {
     const { store, clock, onError } = this.#options
     try {
@@ -113,12 +109,12 @@ export class CostCapQueue {
       this.#mustLook = true
       onError(error)
     }
-    // Reset at once, not when the promise resolves: a call in between must start another look.
+    // `#running` is reset before the promise resolves, because a call in between must start another look.
     this.#running = null
     if (this.#isStopped || (this.#waiting.size === 0 && !this.#mustLook)) return
     this.#cancelLook?.()
     this.#cancelLook = clock.after(LOOK_EVERY_MS, () => {
-      // Reading which accounts wait takes longer the more there are, so it is done only once a round.
+      // Finding out which accounts wait takes longer the more there are, so each round does it only once.
       this.#startsRound = this.#round.length === 0
       this.#mustLook ||= this.#startsRound
       this.#continueRound()
@@ -130,11 +126,10 @@ export class CostCapQueue {
     for (const account of this.#round.splice(0, MAX_ACCOUNTS)) this.#due.add(account)
   }
 
-  /** Queues jobs of the account until one does not fit under its cap. */
   async #queueNext(account: string): Promise<void> {
     const { store, clock, tiers, prices, onQueued } = this.#options
     const known = prices?.() ?? null
-    // Jobs of all accounts wait until the last node of an earlier version has stopped.
+    // While a node of an earlier version runs, prices have no effect, so the jobs of all accounts wait.
     if (prices !== null && known === null) return
     for (let step = 1; !this.#isStopped; step = Math.min(2 * step, MAX_STEP)) {
       const jobs = await store.jobsOverBudget(account, step)
@@ -153,14 +148,14 @@ export class CostCapQueue {
       })
       for (const route of new Set(routes)) onQueued(route)
       if (isCapReached) {
-        // The look may have missed the account, if its first job was accepted while the look read the waiting accounts.
+        // If the account's first job was accepted while the look read the waiting accounts, the look may have missed the
+        // account.
         this.#waiting.add(account)
         return
       }
     }
   }
 
-  /** Computes what the job reserves at the current prices. */
   #budgeted(job: JobOverBudget, prices: Prices | null): BudgetedJob {
     const { tiers, routeOf } = this.#options
     const priority = PRIORITIES.find((one) => one === job.priority)

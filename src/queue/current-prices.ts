@@ -1,4 +1,4 @@
-/** The prices of models. They have an effect only if every node on the database supports prices. */
+/** Returns the prices of models, which have an effect only if every node on the database supports prices. */
 import { type PricedModel, Prices } from '../job/cost.ts'
 import type { Feature, NodeStore } from '../store/node-store.ts'
 
@@ -8,11 +8,11 @@ export interface CurrentPricesOptions {
   readonly warn: (message: string) => void
 }
 
-/** Null while the prices have no effect. */
+/** The function returns null while the prices have no effect. */
 export type CurrentPrices = () => Prices | null
 
 /**
- * Returns null if no model has a price. The prices have no effect while a node of an earlier version is alive, because that
+ * Returns null if no model has a price. While a node of an earlier version is alive, the prices have no effect, because that
  * node would settle jobs without their cost, and overwrite costs that others stored.
  */
 export function currentPrices({ models, store, warn }: CurrentPricesOptions): CurrentPrices | null {
@@ -23,7 +23,8 @@ export function currentPrices({ models, store, warn }: CurrentPricesOptions): Cu
 }
 
 /**
- * Returns a function that returns whether every live node knows the feature. It warns each time when that has ceased to be so.
+ * The returned function reports whether every live node knows the feature. It warns once each time a node without the feature
+ * appears.
  */
 export function knownToAll(
   feature: Feature,

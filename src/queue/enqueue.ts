@@ -1,37 +1,35 @@
 /**
- * Makes admitted jobs durable. A job with a cached response is completed at once. If the node has free slots, it executes the
- * jobs itself without claiming or reading them again (the hand-off). All others are queued.
+ * Makes admitted jobs durable. A cached response completes a job at once. If the node has free slots, it executes the jobs
+ * itself, without claiming or reading them again (the hand-off). All other jobs are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
 import { queueName } from '../job/priority.ts'
 import { BUDGET_ROUTE } from '../store/cost-cap-store.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
-import type { AfterSettlement } from './after-settlement.ts'
 import type { CostCapQueue } from './cost-cap-queue.ts'
 import { type CacheKeyOf, cachedResult, isLarge, Turns } from './response-cache.ts'
 import type { Place } from './scheduler.ts'
+import type { AfterSettlement } from './settle.ts'
 import type { Worker } from './worker.ts'
 
 export interface EnqueueOptions {
   readonly idempotency: Idempotency | null
-  /** Whether a caller waits for the outcome. */
   readonly awaited: boolean
-  /** The account's cost cap, as in `Acceptance`; absent for no cap. */
+  /** The account's cost cap, as in `Acceptance`; absent if the account has none. */
   readonly costCap?: number
-  /** Whether jobs that have a price wait for the budget of their account. */
+  /** Whether jobs that have a price must wait for the budget of their account. */
   readonly overBudget?: boolean
 }
 
 export interface EnqueuerOptions {
   readonly store: Pick<Store, 'accept'>
-  /** Null on a node that does not execute jobs: all of its jobs are queued for other nodes. */
+  /** A node that executes no jobs has no worker. Its jobs are queued for other nodes. */
   readonly worker: Worker | null
   readonly node: string
   readonly clock: Clock
   /** How far a job of this tier moves its account's next turn. */
   readonly stepOf: (tier: string) => number
-  /** The route on which a job is queued (`upstreams/routes.ts`). */
   readonly routeOf: (job: Job) => string
   readonly cacheKeyOf: CacheKeyOf
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }

@@ -6,8 +6,8 @@ import type { Answer } from '../job/answer.ts'
 import { Stop } from '../job/stop.ts'
 import type { Reply, RoutedReply } from '../upstreams/model-server.ts'
 import { upstreamError } from '../upstreams/read-completion.ts'
-import { earlierRunsJson, NO_RUNS, readEarlierRuns } from './earlier-runs.ts'
 import { createExecuteJob } from './execute.ts'
+import { earlierRunsJson, NO_RUNS, readEarlierRuns } from './execution-result.ts'
 
 const call = {
   target: 'a/m',
@@ -37,13 +37,15 @@ const waiting: RoutedReply = {
 
 interface Script {
   readonly replies: readonly RoutedReply[]
-  /** What is read from the answers; a bug if it is an error. */
+  /** What `answers.read` returns, in order. It throws those that are errors, like a bug. */
   readonly answers?: readonly (Answer | Error)[]
   readonly formatJson?: string
   readonly onLastCall?: () => void
 }
 
-/** Returns functions that run a job whose calls get these replies: it must end, or it must wait. */
+/**
+ * Returns two functions that run a job whose calls get these replies. One expects an outcome, the other that the job must wait.
+ */
 function start({ replies, answers = [], formatJson = '{"format":"json"}', onLastCall }: Script) {
   const [repliesLeft, answersLeft] = [[...replies], [...answers]]
   const errors: unknown[] = []

@@ -1,6 +1,6 @@
 /**
- * Executes a job until it has an outcome: calls a model, checks the answer, and asks for one repair if it is wrong. For a
- * claimed job, it first looks for a cached response. Nothing is written here; the worker settles the outcome.
+ * Executes a job until it has an outcome: looks for the cached response of a claimed job, calls a model, checks the answer, and
+ * asks for one repair if the answer is wrong. The execution writes nothing; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
@@ -16,24 +16,22 @@ import type { Store } from '../store/store.ts'
 import type { AnswerForm, CallRecord, Reply, RequestWait, Router } from '../upstreams/model-server.ts'
 import { BYTES_PER_TOKEN, type ContextShifts } from './context-shift.ts'
 import {
-  type EarlierRuns,
-  earlierRunsJson,
-  MAX_CALL_RECORDS,
-  NO_RUNS,
-  type Repair,
-  readEarlierRuns,
-  waitedMs,
-} from './earlier-runs.ts'
-import {
   crashedTooOften,
   DEADLINE_EXCEEDED,
+  type EarlierRuns,
   type ExecutionResult,
+  earlierRunsJson,
   INTERNAL_FAILURE,
+  MAX_CALL_RECORDS,
+  NO_RUNS,
   outOfPatience,
   pastDeadline,
   type Receipt,
+  type Repair,
+  readEarlierRuns,
   type WaitingExecution,
-} from './outcome-and-receipt.ts'
+  waitedMs,
+} from './execution-result.ts'
 import type { AnswerReader } from './read-answer.ts'
 import { type CacheKeyOf, cacheEntry, fromCache, isLarge, lookUpResponse, Turns } from './response-cache.ts'
 
@@ -47,23 +45,23 @@ export interface ExecuteOptions {
   readonly maxAttempts: number
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** Whether calls for the model have a price; absent if no model has one. */
+  /** The function is absent if no model has a price. */
   readonly isPriced?: (model: string) => boolean
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** Events of an execution that the scheduler needs to know. */
+/** What an execution reports to the scheduler, and what the scheduler tells the execution. */
 export interface ExecutionEvents {
-  /** Called before the first call: the upstream counts the job from then on. */
+  /** The execution calls this before its first call to the upstream, which counts the job from then on. */
   arrived(): void
-  /** The job's priority while it waits for a slot of the upstream; absent for normal. */
+  /** While the job waits for a slot of the upstream, it has this priority; absent for normal. */
   readonly priority?: Priority
-  /** Awaited when the first call has its slot of the upstream, before it is sent. */
+  /** When the first call has its slot of the upstream, the execution awaits this before it sends the call. */
   readonly beforeCall?: () => Promise<void>
 }
 
 /**
- * Resolves to null if the execution was stopped because the job is released, or because this node no longer holds it.
+ * Resolves to null if the execution was stopped because this node releases the job or no longer holds it.
  * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look for one now
  */
 export type ExecuteJob = (
@@ -113,53 +111,51 @@ export function createExecuteJob(options: ExecuteOptions): ExecuteJob {
         ? await execution.repair(answer.raw, answer.errors)
         : execution.failUnchecked(answer.reason, answer.raw)
     } catch (error) {
-      // For example, a thread may have crashed while it read the answer. The call must still count, because it was paid for.
+      // For example, a thread may have crashed while it read the answer. The call was paid for, so its usage must still count.
       onError(`executing job ${job.id} failed`, error)
       return execution.failInternally()
     }
   }
 }
 
-/** Adds a cost of 0 to a result without a call, because every job whose model has a price must have a cost. */
+/** Every job whose model has a price must have a cost, even if no model was called. */
 function withCost(result: ExecutionResult, isPriced: boolean): ExecutionResult {
   return isPriced ? { ...result, usage: { ...result.usage, cost: result.usage.cost ?? 0 } } : result
 }
 
-/** The error of a job that exceeded its deadline or run timeout; null if it was stopped for another reason. */
+/** Returns the error of a job that exceeded its deadline or run timeout; null if it was stopped for another reason. */
 function errorOfStop({ reason }: StopSignal): JobError | null {
   if (reason === 'deadline') return DEADLINE_EXCEEDED
   if (reason !== 'timeout') return null
   return { code: 'timeout', message: 'The job did not finish within its run timeout.' }
 }
 
-/** One execution that calls models. It keeps the usage of the job so far. */
+/** Runs one job, and keeps its usage, including that of earlier runs. */
 class Execution {
   readonly #job: ClaimedJob
   readonly #options: ExecuteOptions
   readonly #signal: StopSignal
   readonly #form: AnswerForm
-  /** Null if the job has no options. */
   readonly #optionsJson: string | null
-  /** Null if the job does not use the response cache. */
+  /** The fingerprint is null if the job does not use the response cache. */
   readonly #fingerprint: string | null
   #target: string | null = null
   #calls: readonly CallRecord[]
   #inputTokens: number
   #outputTokens: number
   #cachedTokens: number
-  /** Undefined if the model has no price. */
+  /** The cost is undefined if the model has no price. */
   #cost: number | undefined
-  /** Whether the last answer was truncated at a length limit. */
   #isCut = false
   #repair: Repair | undefined
   readonly #earlier: EarlierRuns
   readonly #priority: Priority | undefined
-  /** Undefined after the first call, because later calls report no events. */
+  /** Only the first call reports events, so `#events` is undefined afterwards. */
   #events: ExecutionEvents | undefined
-  /** How many calls of earlier runs `#calls` does not contain. */
+  /** `#calls` no longer contains this many calls of earlier runs. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** Present if the last request must be repeated later, because no target was available. */
+  /** `#wait` is set if no target was available, so that the request must be repeated later. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -190,12 +186,10 @@ class Execution {
     this.#signal = signal
   }
 
-  /** The result of an execution that failed because of a bug in Parley. */
   failInternally(): ExecutionResult {
     return this.#fail(INTERNAL_FAILURE)
   }
 
-  /** Calls a model and adds the usage of the call. */
   async ask(messagesJson: string): Promise<Reply> {
     const { id: jobId, account, model, tier, inputTokens } = this.#job
     const optionsJson = this.#optionsJson
@@ -231,7 +225,6 @@ class Execution {
     return reply
   }
 
-  /** Shows the model the rules that its answer violated, and asks once more. */
   async repair(raw: RawText, errors: readonly string[]): Promise<ExecutionResult | WaitingExecution | null> {
     this.#repair = { raw_text: raw, errors }
     const { messagesJson, responseFormatJson } = this.#job
@@ -250,13 +243,13 @@ class Execution {
     })
   }
 
-  /** The result of a job whose answer could not be checked. There is no repair, because the schema is the problem. */
+  /** The schema prevents the check, so a repair would not help. */
   failUnchecked(reason: string, raw: RawText): ExecutionResult {
     const message = `The answer could not be checked against the schema: ${reason}. Simplify the schema, for example by using fewer branches that match the same value.`
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
-  /** Fails at once, because a repair would cost as much and reach the same limit. */
+  /** A repair would cost as much and reach the same limit, so the job fails at once. */
   failCutOff(answer: Answer): ExecutionResult {
     return this.#fail({
       code: 'validation_error',
@@ -267,9 +260,8 @@ class Execution {
   }
 
   /**
-   * The result of a job that the signal stopped before its answer was read. If the node releases the job, the result keeps the
-   * usage that was paid for, so that another node continues from it; null if there is none, or if this node no longer holds the
-   * job.
+   * If the node releases the job, the result keeps the usage that was paid for, so that another node continues from there. The
+   * result is null if there is no such usage, or if this node no longer holds the job.
    */
   stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
@@ -280,7 +272,6 @@ class Execution {
     return this.#continueLater({ ...this.#earlier, route: null }, waited)
   }
 
-  /** The result of a job whose call returned no answer. */
   failWithout(reply: Exclude<Reply, { kind: 'answer' }>): ExecutionResult | WaitingExecution | null {
     if (this.#signal.reason !== null) return this.stopped()
     if (this.#wait !== undefined) return this.#waitOrFail(this.#wait, reply)
@@ -300,7 +291,7 @@ class Execution {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  /** The message for a server that rejects an option of the job. */
+  /** Returns the message for a server that rejects an option of the job; null for other rejections. */
   #rejection({ status, message }: Exclude<Reply, { kind: 'answer' }>): string | null {
     if (this.#optionsJson === null || !(status === 400 || status === 422)) return null
     const option = namedOption(this.#optionsJson, message)
@@ -322,7 +313,7 @@ class Execution {
     return this.#continueLater(wait, waited)
   }
 
-  /** @param waited how long the job has waited for model servers in total */
+  /** @param waited how many milliseconds the job has waited for model servers in total */
   #continueLater(
     { route, tries, breaks }: Pick<EarlierRuns, 'tries' | 'breaks'> & Pick<WaitingExecution['wait'], 'route'>,
     waited: number,
@@ -369,7 +360,7 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    // Answers in the cache do not record that they were truncated, so a truncated answer must not be cached.
+    // A cached answer does not record that it was truncated, so a truncated answer must not be cached.
     const fingerprint = this.#isCut ? null : this.#fingerprint
     const cache = cacheEntry(outcome, fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
@@ -384,8 +375,8 @@ function receiptFormat(form: AnswerForm): ReceiptFormat {
 }
 
 /**
- * Whether a truncated answer may be incomplete. A number could have more digits. A text could always continue, so it counts as
- * complete.
+ * Whether a truncated answer may be incomplete. A number could have more digits. A text without a format could always
+ * continue, so it counts as complete.
  */
 function isCutOff(answer: Answer): boolean {
   return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'

@@ -8,7 +8,7 @@ const REJOIN_MS = 300_000
 const HASH = 'h'.repeat(22)
 const EQUAL = { account: 'acme', hash: HASH, isRetry: false }
 
-/** Nodes that share one database. */
+/** Returns nodes that share one database. */
 function start() {
   const clock = new FakeClock()
   const live = new Set(['node-a', 'node-b'])

@@ -1,29 +1,30 @@
 /**
- * Held requests wait until their job has finished. If nobody has received the answer yet, an equal request joins the job
- * instead of creating another one: if its caller declares it a retry, or if all callers of the job disconnected within the last
- * minutes. Equal requests in parallel, whose callers all wait, do not join, because they are intended.
+ * Lets equal requests join a job. A held request waits until its job has finished. Until somebody has received the answer, an
+ * equal request joins the job instead of creating another one in two cases: its caller declares a retry, or all callers of the
+ * job disconnected within the last minutes. Parallel equal requests, whose callers all wait, create separate jobs, because they
+ * are intended.
  *
- * A held request is stored in the same write as its job, under a unique key: a hash of the request and the job's ID. Its row
- * lists the nodes on which its callers wait. The row changes only if a caller leaves or joins, and is deleted after the answer
- * was sent. Callers on a dead node count as gone. A node without a lease (`--role api`) has no name here, so its callers always
- * count as waiting; this matters only to requests that are not declared retries.
+ * A held request is stored in the same write as its job. Its key is unique: a hash of the request and the job's ID. Its row
+ * lists the nodes on which its callers wait, and changes only if a caller leaves or joins. The row is deleted after the answer
+ * was sent. Callers on a dead node count as gone. Callers on a node without a lease (`--role api`), which has no name here,
+ * always count as waiting. So only declared retries join their jobs.
  */
 import type { Clock } from '../clock.ts'
 import { HASH_DIGITS } from '../job/fingerprint.ts'
 import type { HeldRequest } from '../store/held-request-store.ts'
 import type { Idempotency, Store } from '../store/store.ts'
 
-/** The state in the row. A write replaces it only if its JSON text is unchanged since it was read. */
+/** The row stores this as JSON. A write replaces the JSON only if it is unchanged since it was read. */
 interface State {
-  /** The node of each waiting caller. */
   readonly callers: readonly string[]
   /** When a caller last joined or left. */
   readonly atMs: number
-  /** Unique to each change, so that a repeated write recognizes its own earlier one. Absent at first. */
+  /**
+   * Each change has its own value, so that a repeated write recognizes its earlier one. There is none before the first change.
+   */
   readonly change?: string
 }
 
-/** The link between a waiting caller and a job. */
 export interface Hold {
   readonly account: string
   readonly key: string
@@ -32,9 +33,7 @@ export interface Hold {
 
 export interface EqualRequest {
   readonly account: string
-  /** The result of `hashOfRequest`. */
   readonly hash: string
-  /** Whether the caller declares that it has sent this request before. */
   readonly isRetry: boolean
 }
 
@@ -43,10 +42,10 @@ export interface HeldRequestsOptions {
     Store,
     'heldRequests' | 'changeHeldRequest' | 'forgetHeldRequests' | 'liveNodes' | 'shared'
   >
-  /** Null if the node has no lease. */
+  /** `node` is null if the node has no lease. */
   readonly node: string | null
   readonly clock: Pick<Clock, 'nowMs'>
-  /** How long after the last caller of a job has left an equal request joins it without being declared a retry. */
+  /** An undeclared repetition joins a job until this long after the job's last caller has left. */
   readonly rejoinMs: number
   readonly onError: (error: unknown) => void
 }
@@ -64,16 +63,17 @@ const PREFIX_LENGTH = prefixOf('').length + HASH_DIGITS
 
 export class HeldRequests {
   readonly #options: HeldRequestsOptions
-  /** Writes in progress that record callers that left. Later requests must see their effect. */
+  /** These writes record that callers left. Later requests must see their effect, so they wait for the writes. */
   readonly #leaving = new Set<Promise<void>>()
-  /** Answered requests whose rows are not deleted yet. */
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
-  /** When callers last left, by the prefix of the key, in order of time. Used only if no other node shares the database. */
+  /**
+   * When callers last left, by the prefix of the key, in order of time. This is used only if no other node shares the database.
+   */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
   #changes = 0
-  /** The next lookup. It collects requests until the previous lookup has ended, so that they share a statement on Postgres. */
+  /** The next lookup collects requests until the previous one has ended, so that they share a statement on Postgres. */
   #gathering: Lookup | null = null
   #lastLookup: Promise<unknown> = Promise.resolve()
 
@@ -82,7 +82,6 @@ export class HeldRequests {
     this.#startedMs = options.clock.nowMs()
   }
 
-  /** The key to store with the job of a request whose caller waits. */
   keyOf(hash: string, jobId: string): Idempotency {
     const nowMs = this.#options.clock.nowMs()
     const state: State = { callers: [this.#node], atMs: nowMs }
@@ -94,8 +93,8 @@ export class HeldRequests {
   }
 
   /**
-   * Joins the job of an equal request: the one with the fewest waiting callers, and the oldest of these. Null if there is none
-   * to join.
+   * Joins the job of an equal request, or returns null if there is none to join. Among several jobs, this prefers the one with
+   * the fewest waiting callers, and the oldest of these.
    */
   async join(request: EqualRequest): Promise<Hold | null> {
     const { store, clock } = this.#options
@@ -115,7 +114,7 @@ export class HeldRequests {
     }
   }
 
-  /** Call this when a caller left without an answer. Resolves when later requests can see it; never rejects. */
+  /** Call this when a caller left without an answer. Resolves when later requests can see that; never rejects. */
   left(hold: Hold): Promise<void> {
     this.#noteLeft(hold)
     const done = this.#leave(hold, this.#options.clock.nowMs()).catch(this.#options.onError)
@@ -139,10 +138,10 @@ export class HeldRequests {
     return JSON.stringify(state)
   }
 
-  /** Returns false if there cannot be a job to join. Usually no caller has left, and this saves a query. */
+  /** Returns false if there cannot be a job to join. This usually saves a query, because few callers leave. */
   #mayJoin({ hash, isRetry }: EqualRequest): boolean {
     const { store, clock, rejoinMs } = this.#options
-    // Callers of the previous process left when it ended, which `#leftAtMs` does not know.
+    // `#leftAtMs` does not know the callers of the previous process, which left when that process ended.
     if (isRetry || store.shared || clock.nowMs() < this.#startedMs + rejoinMs) return true
     return this.#leftAtMs.has(prefixOf(hash))
   }
@@ -225,7 +224,7 @@ export class HeldRequests {
         for (const { key } of holds) this.#answered.delete(key)
       }
     } catch (error) {
-      // The next call deletes these rows, or they expire.
+      // The rows stay until the next call of `answered`, or until they expire.
       this.#options.onError(error)
     } finally {
       this.#isForgetting = false

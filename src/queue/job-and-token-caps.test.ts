@@ -1,4 +1,4 @@
-/** Caps: which cap applies, and how jobs count that the usage in the database does not include yet. */
+/** Tests which cap applies, and how jobs count that the usage in the database does not include yet. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -37,7 +37,7 @@ for (const [name, ofTier, own, expected] of [
   })
 }
 
-/** A store that returns the usage in `said`, and the caps that read it. */
+/** Returns caps on a store that reports the usage in `said`. */
 function watched(caps: { jobs?: number; tokens?: number }) {
   const clock = new FakeClock()
   const said = { used: { jobs: 0, openJobs: 0, tokens: 0 } as Used, asked: [] as string[] }

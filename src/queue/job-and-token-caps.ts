@@ -1,9 +1,9 @@
 /**
- * Monthly caps on jobs and tokens: what an account may use until the end of the month, in UTC. A node reads the usage and the
- * open jobs from the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never
- * exceeds a cap on jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. The tokens of a job
- * count only when it finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps
- * (`cost-cap-store.ts`), because only it knows what the open jobs of all nodes may cost.
+ * Enforces monthly caps on jobs and tokens. A month ends at midnight UTC. A node reads the account's usage and open jobs from
+ * the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never exceeds a cap on
+ * jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens count only when their job
+ * finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps
+ * (`cost-cap-store.ts`), because only the store knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -23,9 +23,9 @@ export interface Cap {
 
 export interface Caps {
   readonly jobs: Cap | null
-  /** Input plus output tokens. */
+  /** Both input and output tokens count. */
   readonly tokens: Cap | null
-  /** In millionths of the currency. */
+  /** The cap is in millionths of the currency. */
   readonly cost: Cap | null
 }
 
@@ -41,7 +41,7 @@ export function capsOf(
   return jobs === null && tokens === null && cost === null ? null : { jobs, tokens, cost }
 }
 
-/** Returns the account's own cap if it has one, otherwise that of its tier; null for none. */
+/** Returns the account's own cap. Without one, returns the cap of the tier; null for none. */
 export function capOf(account: string, tier: Tier, ownCap: OwnCap, tierCap: number | null): Cap | null {
   if (ownCap === 'none') return null
   if (ownCap !== null) return { limit: ownCap, of: `account ${account}` }
@@ -54,18 +54,18 @@ export interface CapReached {
   readonly cap: Cap
   /** Jobs: finished and open ones. Tokens: those used. Cost: that of finished jobs plus the maximum of open ones. */
   readonly used: number
-  /** The maximum cost of the request; only for a cost cap. */
+  /** The request may cost this much; present only for a cost cap. */
   readonly added?: number
   readonly resetsAtMs: number
 }
 
 interface AccountUse {
   readonly used: Used
-  /** Jobs accepted here that `used` may not include. */
+  /** This node has accepted these jobs since the last lookup, so `used` might not include them. */
   acceptedSince: number
 }
 
-/** Counts jobs that are about to be accepted. */
+/** Counts jobs that are about to be accepted, until `end`. */
 export interface Reserved {
   readonly kind: 'reserved'
   /** Call this once, whether or not the jobs were accepted. */
@@ -76,7 +76,7 @@ export class JobAndTokenCaps {
   readonly #clock: Clock
   /** The key contains the account and the month, so that usage starts at 0 each month. */
   readonly #uses: LookupCache<AccountUse>
-  /** By account: how many jobs are being accepted here, and a promise that resolves when none are. */
+  /** How many jobs of each account this node is accepting, and a promise that resolves when it accepts none. */
   readonly #reserved = new Map<string, PromiseWithResolvers<void> & { jobs: number }>()
 
   constructor(store: Pick<UsageStore, 'used'>, clock: Clock) {
@@ -125,13 +125,13 @@ export class JobAndTokenCaps {
   }
 
   /**
-   * Reads the account's use once none of its acceptances is in progress. Otherwise the result might include their jobs, which
-   * would then be counted twice and could cause a rejection.
+   * Waits until no job of the account is being accepted. Otherwise the result might include jobs that are also counted here,
+   * and the account would be rejected too early.
    */
   async #lookUp(store: Pick<UsageStore, 'used'>, key: string): Promise<AccountUse> {
     const [account = '', month = ''] = key.split(' ')
     await this.#reserved.get(account)?.promise
-    // The result may miss jobs that are accepted from now on, so they also count here until the next lookup.
+    // The query may miss jobs that are accepted from now on, so they count here until the next lookup.
     const before = this.#uses.peek(key)
     if (before) before.acceptedSince = 0
     const used = await store.used(account, month)

@@ -1,7 +1,7 @@
 /**
- * Creates jobs, independently of HTTP. `admit` turns valid creation objects into jobs, or returns the error of the first violated
- * rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes the jobs durable, within the
- * quotas and caps of the account.
+ * Creates jobs, independently of HTTP. `admit` turns valid creation objects into jobs, or returns the error of the first
+ * violated rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes the jobs durable,
+ * within the quotas and caps of the account.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'
@@ -50,11 +50,9 @@ export type AdmissionError =
   | CreateRateReached
   | QuotaReached
 
-/** The tier's limit of jobs per minute is reached. */
 export interface CreateRateReached {
   readonly kind: 'create rate'
   readonly limit: number
-  /** Milliseconds until the minute ends. */
   readonly leftMs: number
 }
 
@@ -64,37 +62,31 @@ export type Admission =
 
 export interface AdmissionRules {
   /**
-   * By public model name: the number of input tokens above which the tokens must be counted exactly, because the count decides
-   * which model `gpt-auto` calls. Infinite for other models.
+   * Maps each public model name to a number of input tokens, above which the tokens are counted exactly: the count decides
+   * which model `gpt-auto` calls. The number is infinite for other models.
    */
   readonly models: ReadonlyMap<string, number>
-  /** Null if no model has a price. */
+  /** `prices` is null if no model has a price. */
   readonly prices: CurrentPrices | null
-  /** Where callbacks may be sent. */
   readonly addresses: AddressRules
   readonly makeId: () => string
 }
 
-/** The account that creates jobs, and the limits that apply to it. */
 export interface JobOwner {
   readonly account: string
   readonly tier: Tier
   /** A suspended account cannot create jobs, but can read its jobs. */
   readonly suspended: boolean
-  /** Null without caps. */
   readonly caps: Caps | null
-  /** Null without quotas. */
   readonly quotas: QuotaLimits | null
 }
 
-/** Jobs that passed admission, for `accept`. */
 export interface AdmittedJobs {
   readonly jobs: readonly Job[]
   readonly owner: JobOwner
   readonly idempotency: Idempotency | null
 }
 
-/** The result of `accept`: the jobs were accepted, an earlier request had the same key, or a limit was reached. */
 export type Acceptance =
   /** `pending` is null if the caller does not wait, or if no slot for a pending response is free. */
   | { readonly kind: 'accepted'; readonly pending: PendingResponse | null }
@@ -113,22 +105,20 @@ export interface JobCreatorOptions extends AdmissionRules {
   readonly onQuotaReached: (reached: QuotaReached) => void
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   readonly idempotencyMs: number
-  /** The trace to which created jobs belong; absent without telemetry. */
+  /** Returns the trace to which created jobs belong; absent without telemetry. */
   readonly traceparent?: () => string | null
 }
 
 const DEFAULT_CACHE_TTL_MS = wholeMs(CACHE_TTL_S.default)
 
-/** Counts the tokens of an element, up to just above the limit. */
+/** The count may stop just above the limit. */
 export type CountElement = (element: CreateElement, limit: number) => Promise<TokenCount>
 
-/** The token counts of those elements that must be counted. */
 type Counts = ReadonlyMap<CreateElement, TokenCount>
 
 const NO_COUNTS: Counts = new Map()
 
 export class JobCreator {
-  /** How long an Idempotency-Key is remembered. */
   readonly idempotencyMs: number
   readonly #options: JobCreatorOptions
   readonly #creates: MinuteCounter
@@ -140,7 +130,7 @@ export class JobCreator {
   }
 
   /**
-   * Turns elements into jobs and stores nothing. Returns a promise only if it must count tokens.
+   * Turns elements into jobs and stores nothing. Returns a promise only if tokens must be counted.
    * @param single whether the request creates one job outside of a batch, whose errors name fields without an index
    */
   admit(
@@ -149,10 +139,10 @@ export class JobCreator {
     countTokens: CountElement,
     single: boolean,
   ): Admission | Promise<Admission> {
-    if (owner.suspended) return { ok: false, error: { kind: 'suspended', account: owner.account } }
+    if (owner.suspended) return refused({ kind: 'suspended', account: owner.account })
     const rules = this.#options
     const callbacks: (string | null)[] = []
-    // No trace is stored while a live node could not read it: jobs matter more than traces.
+    // A live node of an earlier version could not read a trace. The jobs matter more, so they are stored without one.
     const { traceparent: traceNow, store } = rules
     const traceparent = traceNow !== undefined && store.isKnownToAll('traceparent') ? traceNow() : null
     let mustCount = false
@@ -160,7 +150,7 @@ export class JobCreator {
       const checked = checkFields(element, rules)
       if (checked !== null && 'rule' in checked) {
         const index = single ? null : callbacks.length
-        return { ok: false, error: { kind: 'invalid', element: index, ...checked } }
+        return refused({ kind: 'invalid', element: index, ...checked })
       }
       callbacks.push(checked && callbackText(traceparent === null ? checked : { ...checked, traceparent }))
       mustCount ||= element.tokensAtMost > boundOf(element, owner.tier, rules)
@@ -173,7 +163,7 @@ export class JobCreator {
 
   /**
    * Resolves when the jobs are durable. Stores nothing if an earlier request had the same Idempotency-Key.
-   * @param waitMs how long the caller of the single job waits for its result from now on; null if it does not wait
+   * @param waitMs how long the caller of the single job waits for its result from now on; null if the caller does not wait
    */
   async accept({ jobs, owner, idempotency }: AdmittedJobs, waitMs: number | null): Promise<Acceptance> {
     const { pendingResponses, enqueuer } = this.#options
@@ -204,8 +194,8 @@ export class JobCreator {
   }
 
   /**
-   * Waits for the job of an earlier request, for a request that repeats it. If the job has finished, the result comes at once.
-   * @param read reads the job; null if it no longer exists
+   * Waits for the job of an earlier request that the caller repeats. If the job has finished, returns its result at once.
+   * @param read reads the job; null if the job no longer exists
    */
   async awaitEarlier(
     jobId: string,
@@ -304,7 +294,9 @@ export class JobCreator {
     return { kind: 'monthly cap', unit: 'cost', cap, used, added, resetsAtMs }
   }
 
-  /** A batch with more jobs than the limit counts as exactly the limit, so one such batch is allowed each minute. */
+  /**
+   * A batch with more jobs than the limit counts as exactly the limit, so the account can create one such batch each minute.
+   */
   async #createRateReached(
     account: string,
     limit: number,
@@ -317,7 +309,7 @@ export class JobCreator {
     return earlier ?? { kind: 'create rate', limit, leftMs }
   }
 
-  /** Called when a limit is reached: a request that repeats an earlier one creates nothing, so no limit rejects it. */
+  /** No limit rejects a request that repeats an earlier one, because it creates nothing. */
   async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
     const { store, clock } = this.#options
     return idempotency && store.findEarlier(account, idempotency, clock.nowMs())
@@ -337,49 +329,30 @@ export class JobCreator {
     for (const element of elements) {
       const { model, messagesJson, responseFormatJson: formatJson, recordJson } = element
       const { metadata, cacheTtlS, priority, completeWithinS } = element
-      if (!models.has(model)) return { ok: false, error: { kind: 'model not allowed', tier: name, model } }
+      if (!models.has(model)) return refused({ kind: 'model not allowed', tier: name, model })
       const count = counts.get(element)
-      if (count !== undefined && count.tokens > limit) {
-        return { ok: false, error: { kind: 'too many tokens', tier: name, limit, count } }
-      }
+      if (count !== undefined && count.tokens > limit)
+        return refused({ kind: 'too many tokens', tier: name, limit, count })
       const options =
         maxOutputTokens === null ? element.options : optionsWithin(maxOutputTokens, element.options)
-      if (options === 'too many tokens') {
-        return {
-          ok: false,
-          error: { kind: 'too many output tokens', tier: name, limit: maxOutputTokens ?? 0 },
-        }
-      }
-      if (options !== null && !store.isKnownToAll('options')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'options' } }
-      }
-      if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'uncached' } }
-      }
-      if (recordJson !== undefined && !store.isKnownToAll('responses')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'responses' } }
-      }
-      if (element.callback?.event && !store.isKnownToAll('callback.event')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.event' } }
-      }
-      if (element.callback?.include && !store.isKnownToAll('callback.include')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'callback.include' } }
-      }
-      if (metadata !== null && !store.isKnownToAll('metadata')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'metadata' } }
-      }
+      if (options === 'too many tokens')
+        return refused({ kind: 'too many output tokens', tier: name, limit: maxOutputTokens ?? 0 })
+      if (options !== null && !store.isKnownToAll('options')) return unknownField('options')
+      if (cacheTtlS === 0 && !store.isKnownToAll('uncached')) return unknownField('uncached')
+      if (recordJson !== undefined && !store.isKnownToAll('responses')) return unknownField('responses')
+      if (element.callback?.event && !store.isKnownToAll('callback.event'))
+        return unknownField('callback.event')
+      if (element.callback?.include && !store.isKnownToAll('callback.include'))
+        return unknownField('callback.include')
+      if (metadata !== null && !store.isKnownToAll('metadata')) return unknownField('metadata')
       const withoutRecord = options === null ? formatJson : withOptions(formatJson, options)
       const withoutTrace = recordJson === undefined ? withoutRecord : withRecord(withoutRecord, recordJson)
       const storedJson = traceparent === null ? withoutTrace : withTraceparent(withoutTrace, traceparent)
-      if (priority !== undefined && !tier.priorities.has(priority)) {
-        return { ok: false, error: { kind: 'priority not allowed', tier, priority } }
-      }
-      if (priority !== undefined && !store.isKnownToAll('priority')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'priority' } }
-      }
-      if (completeWithinS !== undefined && !store.isKnownToAll('complete_within')) {
-        return { ok: false, error: { kind: 'unknown to a node', field: 'complete_within' } }
-      }
+      if (priority !== undefined && !tier.priorities.has(priority))
+        return refused({ kind: 'priority not allowed', tier, priority })
+      if (priority !== undefined && !store.isKnownToAll('priority')) return unknownField('priority')
+      if (completeWithinS !== undefined && !store.isKnownToAll('complete_within'))
+        return unknownField('complete_within')
       const createdAtMs = clock.nowMs()
       const responseFormatJson = metadata === null ? storedJson : withMetadata(storedJson, metadata)
       const inputTokens = count?.tokens ?? element.tokensAtMost
@@ -404,18 +377,24 @@ export class JobCreator {
   }
 }
 
-/** Applies the tier's limit on output tokens to the options. */
+function refused(error: AdmissionError): Admission {
+  return { ok: false, error }
+}
+
+function unknownField(field: Feature): Admission {
+  return refused({ kind: 'unknown to a node', field })
+}
+
 function optionsWithin(limit: number, options: JobOptions | null): JobOptions | 'too many tokens' {
   const { max_tokens = limit } = options ?? {}
   return max_tokens > limit ? 'too many tokens' : { ...options, max_tokens }
 }
 
-/** If the upper bound of an element's input tokens exceeds this, they must be counted exactly. */
+/** If the upper bound of an element's input tokens exceeds the returned number, its tokens must be counted exactly. */
 function boundOf({ model }: CreateElement, { maxInputTokens }: Tier, { models }: AdmissionRules): number {
   return Math.min(maxInputTokens, models.get(model) ?? maxInputTokens)
 }
 
-/** Counts elements in order, and stops at the first one that the tier does not allow. */
 async function countAll(
   elements: readonly CreateElement[],
   tier: Tier,
@@ -442,7 +421,7 @@ function checkFields(
     return { field: 'model', rule: `must be one of ${[...rules.models.keys()].join(', ')}` }
   }
   if (problem) return problem
-  // The operator set the URL of an event, so a caller could not correct it. It is checked when the event is sent.
+  // The operator has set the URL of an event, so a caller could not correct it. The URL is checked when the event is sent.
   if (!callback || callback.event) return callback
   const { headers } = callback
   const address = checkCallbackUrl(callback.url, rules.addresses)

@@ -1,6 +1,6 @@
 /**
- * The lease on a real Postgres, with a fake clock for the node. Leases expire by the database's clock, so the tests expire
- * other nodes' leases by renewing them to a time in the past.
+ * Tests the lease on a real Postgres, with a fake clock for the node. Leases expire by the database's clock. So to expire the
+ * lease of another node, the tests renew it to a time in the past.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -33,7 +33,6 @@ class FakeWorker {
   }
 }
 
-/** Creates a node without starting it. */
 async function make(t: TestContext) {
   const { store } = await openNode(await freshDatabase(t))
   await addAccounts(store, 'acme')
@@ -41,7 +40,7 @@ async function make(t: TestContext) {
   const worker = new FakeWorker()
   const events: string[] = []
   const heartbeat = { expire: () => {}, stopped: false }
-  /** Writes fail if `isDown` is true, and wait for it if it is a promise. */
+  /** Writes fail if `isDown` is true. If it is a promise, they wait for it. */
   const database: { isDown: boolean | Promise<void>; hasJumped: boolean } = {
     isDown: false,
     hasJumped: false,
@@ -87,7 +86,7 @@ async function make(t: TestContext) {
     await lease.stop()
     await store.close()
   })
-  /** Advances the clock by so many leases from timer to timer, and waits for the task of each one to end. */
+  /** Advances the clock by this many leases, from timer to timer, and waits until the task of each timer has ended. */
   const pass = async (leases: number) => {
     const end = clock.steadyMs() + leases * LEASE_MS
     while (clock.steadyMs() < end) {
@@ -106,20 +105,20 @@ async function start(t: TestContext) {
 }
 type Node = Awaited<ReturnType<typeof start>>
 
-/** A job held by this node, or by another one. */
+/** Creates a job that this node, or another one, holds. */
 async function heldJob(store: Store, node = 'node-a') {
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true, node }))
   return { job, claim: { jobId: job.id, attempt: 1 } }
 }
 
-/** A job held by a node whose lease has ended. */
+/** Creates a job that a node with an expired lease holds. */
 async function deadJob(store: Store, node = 'node-b') {
   await store.renew(node, ENDED_MS)
   return (await heldJob(store, node)).job
 }
 
-/** Asserts that the node rescues the only dead job, but not before so many leases have passed. */
+/** Asserts that the node rescues the only job of a dead node between these two numbers of leases from now. */
 async function assertRescued({ events, pass }: Node, earliest: number, latest: number) {
   events.length = 0
   await pass(earliest)
@@ -128,13 +127,13 @@ async function assertRescued({ events, pass }: Node, earliest: number, latest: n
   assert.deepEqual(events, ['rescued 1'])
 }
 
-/** Claims suspects like a worker whose jobs fail after so many crashes. */
+/** Claims suspects as a worker does for which a job fails at this crash count. */
 const claimSuspects = async ({ store }: Node, maxCrashCount: number) => {
   const from = { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] } as const
   return ids((await store.claim('node-a', 5, now.ms, from)).jobs)
 }
 
-/** Asserts that the crash of the job is confirmed, but not before so many leases have passed. */
+/** Asserts that the crash of the job is confirmed between these two numbers of leases from now. */
 async function assertConfirmed(node: Node, { id }: { id: string }, earliest: number, latest: number) {
   await node.pass(earliest)
   assert.deepEqual(await claimSuspects(node, 1), [])
@@ -145,7 +144,7 @@ async function assertConfirmed(node: Node, { id }: { id: string }, earliest: num
 test('rescues the jobs of a dead node, once this node has been in touch for as long as a lease', async (t) => {
   const node = await start(t)
   const job = await deadJob(node.store)
-  // No node has had time to renew yet: all of them may have been without the database.
+  // All nodes may have been without the database, so each must first get the time to renew its lease.
   await assertRescued(node, 0.9, 1.2)
   assert.equal(node.worker.woken, 1)
   assert.deepEqual(await claimSuspects(node, 3), [job.id])
@@ -166,7 +165,7 @@ test('an outage that is shorter than a lease, but longer than what a lease may h
   await node.pass(1.2)
   node.database.isDown = true
   await node.pass(0.6)
-  // The job's node renewed its lease 4/9 of a lease before the outage, and has not been able to since.
+  // The job's node renewed its lease 4/9 of a lease before the outage, and has been unable to renew it since.
   await deadJob(node.store)
   node.database.isDown = false
   await assertRescued(node, 0.8, 1.2)
@@ -204,7 +203,7 @@ test('a job that the database no longer gives to this node is ended, and the lea
   const { store, worker, events, pass } = await start(t)
   const { claim } = await heldJob(store)
   await store.release('node-a', [claim])
-  // The database has released the job, but the worker still holds it, as in the moment after a settlement.
+  // The database no longer assigns the job to this node, but the worker still holds it, as right after a settlement.
   worker.held = [claim]
   await pass(0.5)
   assert.deepEqual([worker.lost, events], [[claim], ['gone 1']])
@@ -223,7 +222,7 @@ test('a job that another node rescued is ended here', async (t) => {
   await pass(1 / 9)
   assert.deepEqual([worker.lost, events], [[claim], ['lost 1', 'reverted 1']])
 
-  // The expired lease is reported even if the worker holds no job by then, because operators need to know about it.
+  // The lease reports its expiry even if the worker no longer holds a job, because operators need to know.
   worker.held = []
   heartbeat.expire()
   await pass(1 / 9)
@@ -242,7 +241,7 @@ test('crashes of nodes that came back are reverted, and others are confirmed aft
   const claimed = await claimQueued(store, 'node-a', now.ms)
   assert.deepEqual(ids(claimed), [paused.id])
   worker.held = claimed.map(claimOf)
-  // The database's clock has not advanced: this node's clock alone confirms no crash.
+  // The database's clock has not advanced, and this node's clock alone confirms no crash.
   await pass(11)
   assert.deepEqual(await claimSuspects(node, 1), [])
   database.hasJumped = true

@@ -1,20 +1,21 @@
 /**
  * Holds this node's lease, rescues the jobs of nodes whose lease has expired, and compares the jobs that this node holds with
- * the database. After a pause, a broken connection or a claim whose response was lost, the two may disagree about who holds a
- * job. A separate thread renews the lease (`app/heartbeat.ts`), because the event loop may be busy for longer than a lease.
+ * the database. The node and the database may disagree about who holds a job after a pause, a broken connection, or a claim
+ * whose response was lost. A separate thread renews the lease (`app/heartbeat.ts`), because the event loop may be busy for
+ * longer than a lease.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Claim, NodeStore } from '../store/node-store.ts'
 import type { Store } from '../store/store.ts'
 
-/** How often per lease duration the node compares its jobs with the database. */
+/** The node compares its jobs with the database this often per lease duration. */
 const COMPARISONS = 3
-/** How often per lease duration this node looks for dead nodes. */
+/** The node looks for dead nodes this often per lease duration. */
 const LOOKS = 9
 /**
- * After this fraction of a lease without a write, the database counts as having been unreachable, so leases of live nodes may
- * have expired: when an outage begins, a live node has renewed its lease at most 4/9 of a lease ago (`app/heartbeat.ts`).
+ * After this fraction of a lease without a write, the database may have been unreachable for so long that leases of live nodes
+ * expired. When an outage begins, a live node has renewed its lease at most 4/9 of a lease ago (`app/heartbeat.ts`).
  */
 const OUTAGE = 1 / 2
 /**
@@ -23,19 +24,15 @@ const OUTAGE = 1 / 2
  */
 const ABSENT_LEASES = 10
 
-/** What the lease needs of the worker. */
 export interface JobHolder {
-  /** The claims that this node holds, as far as the worker knows. */
   claims(): readonly Claim[]
   holds(claim: Claim): boolean
-  /** Stops the execution of a job that this node no longer holds. */
   lose(claim: Claim): unknown
-  /** Call this when jobs may have been queued. */
+  /** The lease calls this when jobs may have been queued. */
   wake(): void
   readonly assigningCalls: Pick<AssigningCalls, 'latest' | 'haveEnded'>
 }
 
-/** Renews the lease. */
 export interface Heartbeat {
   /** Stops the renewals. The lease stays until it expires. */
   stop(): Promise<void>
@@ -52,8 +49,8 @@ export interface NodeLeaseOptions {
   readonly clock: Clock
   readonly leaseMs: number
   /**
-   * Takes the lease and keeps renewing it. Rejects if the lease cannot be taken. Not called if no other node shares the
-   * database.
+   * Takes the lease and keeps renewing it. Rejects if the lease cannot be taken. This is never called if no other node shares
+   * the database.
    */
   readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
@@ -64,9 +61,9 @@ export interface NodeLeaseEvents {
   rescued(jobs: number): void
   /** This many crashes were reverted, because their nodes were only paused. */
   reverted(crashes: number): void
-  /** This node's lease had expired, so other nodes may have rescued its jobs. This many executions were stopped here. */
+  /** This node's lease had expired, so other nodes may have rescued its jobs. This node stopped this many executions. */
   lost(jobs: number): void
-  /** The worker held this many jobs that the database did not assign to this node; most have just been settled. */
+  /** The worker held this many jobs that the database did not assign to this node. Most of them have just been settled. */
   gone(jobs: number): void
   error(message: string, error: unknown): void
 }
@@ -75,18 +72,17 @@ export class NodeLease {
   readonly #options: NodeLeaseOptions
   readonly #loop: PollingLoop
   #heartbeat: Heartbeat | null = null
-  /** Whether the lease was found expired at a renewal since the last comparison. */
+  /** Whether a renewal since the last comparison found that the lease had expired. */
   #expired = false
   #comparedMs = Number.NEGATIVE_INFINITY
-  /** When the last write that reached the database was sent. */
   #wroteMs = Number.NEGATIVE_INFINITY
-  /** Since when writes have reached the database without a long gap, so that every live node could renew its lease. */
+  /** Since this time, writes have reached the database without a long gap, so all live nodes could renew their leases. */
   #inTouchSinceMs = Number.POSITIVE_INFINITY
-  /** By node: since when each look of this node has found it absent. */
+  /** Maps each absent node to the time since which every look has found it absent. */
   #absentSinceMs: ReadonlyMap<string, number> = new Map()
-  /** Strays: jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
+  /** Strays are jobs that the database assigned to this node at the last comparison, but that the worker did not hold. */
   #strays: readonly Claim[] = []
-  /** The latest assigning call (`AssigningCalls`) at that comparison. */
+  /** The latest assigning call (`AssigningCalls`) had this number at the last comparison. */
   #strayCall = 0
 
   constructor(options: NodeLeaseOptions) {
@@ -100,7 +96,10 @@ export class NodeLease {
     })
   }
 
-  /** Takes the lease; rejects if it cannot. If no other node shares the database, rescues all jobs instead. */
+  /**
+   * Rejects if the lease cannot be taken. If no other node shares the database, this rescues all jobs instead of taking a
+   * lease.
+   */
   async start(): Promise<void> {
     const { store, startHeartbeat } = this.#options
     if (store.shared) {
@@ -121,7 +120,8 @@ export class NodeLease {
   }
 
   /**
-   * Deletes the lease, unless the worker still holds jobs, because other nodes would run them again. Drain the worker first.
+   * Deletes the lease, so drain the worker first. While the worker still holds jobs, the lease stays, because other nodes would
+   * run those jobs again.
    */
   async stop(): Promise<void> {
     await this.#loop.stop()
@@ -129,10 +129,10 @@ export class NodeLease {
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
     try {
-      // If this node was paused, its lease has expired and crashes were counted, which no later look can revert.
+      // If this node was paused, its lease has expired and other nodes have counted crashes. No later look can revert them.
       await this.#revertCrashes()
-      // Releases jobs whose claim had no response or whose release failed. Otherwise the missing lease would look like a crash
-      // to other nodes.
+      // A claim may have had no response, or a release may have failed. Without a lease, these jobs would look like those of a
+      // crashed node.
       const strays = await store.claimsOf(node)
       if (strays.length > 0) await store.release(node, strays)
       await store.leave(node)
@@ -147,7 +147,7 @@ export class NodeLease {
     if (isDue || this.#expired) await this.#compare()
     if (!store.shared) return
     await this.#revertCrashes()
-    // In an outage every lease expires, so afterwards no node counts as dead before it has had time to renew.
+    // In an outage every lease expires. Afterwards, each node gets the time to renew its lease before it counts as dead.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
     await this.#confirmCrashes()
@@ -161,8 +161,8 @@ export class NodeLease {
     const held = await store.claimsOf(node)
     const lost = this.#endLost(claims, held)
     if (expired) {
-      // Does not release strays, because a job counts as a stray only in two comparisons a while apart, and the previous one
-      // may be recent.
+      // Strays are not released here, because only two comparisons a while apart prove that a job is a stray, and the previous
+      // comparison may be recent.
       this.#expired = false
       events.lost(lost)
       return
@@ -182,8 +182,9 @@ export class NodeLease {
   }
 
   /**
-   * Releases strays of two comparisons in a row: the response to their claim or release was lost. In the first comparison, the
-   * response may still be on its way. It may also still arrive while any call that may have assigned the job has no response.
+   * Releases the jobs that were strays in two comparisons in a row, because the response to their claim or release was lost. At
+   * the first comparison, the response may still arrive. The same is true while a call that may have assigned the job is in
+   * progress.
    */
   async #releaseStrays(held: readonly Claim[]): Promise<void> {
     const { store, worker, node } = this.#options
@@ -201,11 +202,11 @@ export class NodeLease {
     const { store, clock, leaseMs, events } = this.#options
     const askedMs = clock.steadyMs()
     const reverted = await store.revertCrashes()
-    // The write may have reached the database at any moment before its response.
+    // The database may have executed the write at any moment before its response.
     const answeredMs = clock.steadyMs()
     if (answeredMs - this.#wroteMs > OUTAGE * leaseMs) {
       this.#inTouchSinceMs = answeredMs
-      // Nodes that were absent before the outage may have returned during it.
+      // The nodes that were absent before the outage may have returned during it, so the count of their absence starts again.
       this.#absentSinceMs = new Map()
     }
     this.#wroteMs = askedMs
@@ -237,11 +238,10 @@ function keyOf({ jobId, attempt }: Claim): string {
 }
 
 /**
- * Calls to the store that may assign jobs to this node: claims, and acceptances with reserved slots. The store may assign a job
- * long before its response arrives here, and until then the node does not know about the job.
+ * Numbers the calls to the store that may assign jobs to this node: claims, and acceptances with reserved slots. The store may
+ * assign a job long before its response arrives. Until then, the worker does not know about the job.
  */
 export class AssigningCalls {
-  /** The numbers of the calls in progress, the oldest first. */
   readonly #open = new Set<number>()
   #latest = 0
 
@@ -260,7 +260,6 @@ export class AssigningCalls {
     this.#open.delete(call)
   }
 
-  /** Whether this call and all earlier ones have ended. */
   haveEnded(call: number): boolean {
     const [oldest = Number.POSITIVE_INFINITY] = this.#open
     return oldest > call

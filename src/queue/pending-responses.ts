@@ -1,20 +1,22 @@
 /**
- * The open requests on this node that wait for a job. Tens of thousands may wait, so each is one small object. The slots for
- * them are shared: an account may use all of them except a reserve for accounts that use few, so that one account's requests
- * cannot keep those of others from waiting.
+ * Holds the open requests on this node that wait for a job, and ends those whose jobs other nodes ran. Tens of thousands may
+ * wait, so each is one small object. One account may use all slots except a reserve for accounts that use few, so that its
+ * requests cannot keep those of others from waiting.
  */
 import type { Clock } from '../clock.ts'
 import type { JobRecord } from '../job/job-record.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import { Counts } from '../sharing/counts.ts'
 import { type FairSlotsOptions, mayAcquire, reserveOf } from '../sharing/fair-slots.ts'
+import type { EndedJob, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 
 /** An account may use the reserve while it uses fewer slots than this fraction of the reserve (at least 1). */
 const RESERVE_PART = 1 / 16
 
 /**
- * How a wait ended. `vanished`: the job no longer exists; `stopping`: the server is stopping; `no slot`: no slot was free, so
- * the request did not wait.
+ * `vanished`: the job no longer exists. `stopping`: the server is stopping. `no slot`: the request did not wait, because no
+ * slot was free.
  */
 export type WaitEnd =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
@@ -28,19 +30,19 @@ export interface PendingResponse {
   /** Ends the wait like a timeout. Does nothing if the wait has ended. */
   readonly leave: () => void
   readonly cancelTimer: () => void
-  /** An earlier pending response for the same job, because several requests may wait for one job. */
+  /** Several requests may wait for one job. `next` began to wait before this one. */
   next: PendingResponse | undefined
-  /** Whether the job existed when the wait began. If not, the wait began before the job was stored. */
+  /** If the job did not exist when the wait began, the request waits for a job that is not stored yet. */
   readonly existed: boolean
   hasEnded: boolean
 }
 
 export class PendingResponses {
-  /** The latest pending response for each job. Earlier ones are linked to it by `next`. */
+  /** The latest pending response for a job leads to the earlier ones by `next`. */
   readonly #latest = new TransientMap<string, PendingResponse>()
   readonly #clock: Clock
   readonly #slots: FairSlotsOptions
-  /** An account may use slots freely while fewer than this many are in use. */
+  /** While fewer slots than this are in use, every account may take one. */
   readonly #shared: number
   readonly #held = new Counts<string>()
   #stopping = false
@@ -57,16 +59,16 @@ export class PendingResponses {
   }
 
   /**
-   * Adds a pending response; call this before the job can be settled. Returns null if the request cannot wait: no slot is free,
-   * or only the reserve is left and the account uses too many slots, or the server is stopping.
+   * Call this before the job can be settled. Returns null if the request cannot wait: no slot is free, or only the reserve is
+   * left and the account uses too many slots, or the server is stopping.
    * @param ms the timeout of the wait in milliseconds
-   * @param existed whether the job exists; if so, the wait also ends when the job is deleted (`vanished`)
+   * @param existed whether the job exists. If so, the wait also ends when the job is deleted (`vanished`)
    */
   add(jobId: string, account: string, ms: number, existed = false): PendingResponse | null {
     if (this.#stopping) return null
     if (this.#held.total >= this.#shared && !mayAcquire(this.#slots, this.#held, account)) return null
     const { promise: ended, resolve: end } = Promise.withResolvers<WaitEnd>()
-    // Called for every request, usually when the connection closes long after the response was sent.
+    // Every request calls `leave`, usually when its connection closes long after the response was sent.
     const leave = () => {
       if (!pending.hasEnded) this.#leave(pending)
     }
@@ -92,12 +94,10 @@ export class PendingResponses {
     return this.#latest.get(jobId) !== undefined
   }
 
-  /** The IDs of the jobs that requests wait for. */
   jobIds(): string[] {
     return this.#latest.keys()
   }
 
-  /** Ends every wait for the job. Does nothing if no request waits for it. */
   end(jobId: string, end: WaitEnd): void {
     let pending = this.#latest.get(jobId)
     this.#latest.delete(jobId)
@@ -109,7 +109,7 @@ export class PendingResponses {
     }
   }
 
-  /** Whether a request waits for the job whose wait began when the job existed. */
+  /** Whether a request waits for the job since a time at which the job existed. */
   awaitsExisting(jobId: string): boolean {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next)
       if (pending.existed) return true
@@ -117,8 +117,8 @@ export class PendingResponses {
   }
 
   /**
-   * Ends the waits that began when the job existed, because it no longer exists. The others continue: their job may not be
-   * stored yet.
+   * Ends the waits that began when the job existed, because the job no longer exists. Other waits continue, because their job
+   * may not be stored yet.
    */
   vanished(jobId: string): void {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next) {
@@ -143,7 +143,6 @@ export class PendingResponses {
     left.end({ kind: 'timeout' })
   }
 
-  /** Does nothing if the wait has ended. */
   #remove(removed: PendingResponse): void {
     const latest = this.#latest.get(removed.jobId)
     if (latest === removed) {
@@ -161,31 +160,30 @@ export class PendingResponses {
 }
 
 /**
- * What a request waits for that waits until any or all of several existing jobs have finished. It takes one pending response for
- * each job, so it uses the same slots as requests that create a job and wait for it.
+ * A request may wait until any or all of several existing jobs have finished. It takes one slot for each job, like the requests
+ * that create those jobs and wait for them.
  */
 export interface JobsToAwait {
   readonly account: string
-  /** At least one job, without duplicates. The caller has read these jobs before, so they existed. */
+  /** The list has at least one job, and no duplicates. The caller has read these jobs before, so they existed. */
   readonly jobIds: readonly string[]
   readonly ms: number
-  /** Which of the jobs must have finished. A job that no longer exists counts as finished. */
+  /** A job that no longer exists counts as finished. */
   readonly until: 'any' | 'all'
 }
 
-/** How the wait ended: the jobs have finished; it timed out or the caller left; or the server is stopping. */
+/** `ended`: the jobs have finished. `timeout`: the wait timed out, or the caller left. `stopping`: the server is stopping. */
 export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 
 export interface JobWait {
-  /** Resolves without the results: together they may be large, so they are read only when they are sent. */
+  /** Resolves without the results, which may be large together. They are read only when they are sent. */
   readonly ended: Promise<JobWaitEnd>
-  /** Ends the wait as if it timed out. Does nothing if it has ended. */
   readonly leave: () => void
 }
 
 /**
- * Starts to wait now. It does not notice jobs that finished before the call, so read the jobs again after it. Returns null if
- * not every job can have a slot (`PendingResponses.add`).
+ * Starts to wait. Jobs that finished before the call do not end the wait, so read the jobs again after the call. Returns null
+ * if there is not a slot for every job.
  */
 export function waitForJobs(
   pendingResponses: Pick<PendingResponses, 'add'>,
@@ -215,4 +213,72 @@ export function waitForJobs(
     })
   }
   return { ended: promise, leave }
+}
+
+const POLL_MS = 1000
+const MAX_READ = 1000
+/**
+ * One read returns at most this many bytes of results, to limit memory. The next read starts when these results have been
+ * passed on.
+ */
+const MAX_READ_BYTES = 1024 * 1024
+
+export interface RemoteResultsOptions {
+  readonly store: Pick<Store, 'readEnded' | 'findMissing' | 'shared'>
+  readonly clock: Clock
+  /** Returns the jobs that requests on this node wait for and that this node does not run. */
+  readonly awaited: () => readonly string[]
+  readonly awaitsExisting: (jobId: string) => boolean
+  readonly onEnded: (job: EndedJob) => void
+  /** The loop calls this if a job that existed when a wait began no longer exists. */
+  readonly onVanished: (jobId: string) => void
+  readonly onError: (error: unknown) => void
+}
+
+/**
+ * Ends pending responses whose jobs other nodes ran. A notification arrives when a job is settled. Every second, a query finds
+ * the jobs whose notification was lost. If a job was deleted before its result was read, the waits that began while the job
+ * existed end.
+ */
+export class RemoteResults {
+  readonly #options: RemoteResultsOptions
+  readonly #poll: PollingLoop
+
+  constructor(options: RemoteResultsOptions) {
+    const { clock, awaited, onError } = options
+    this.#options = options
+    this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.settled(awaited()), onError })
+  }
+
+  /** Does nothing if no other node shares the database. */
+  start(): void {
+    if (this.#options.store.shared) this.#poll.start()
+  }
+
+  stop(): Promise<void> {
+    return this.#poll.stop()
+  }
+
+  /** Call this when something other than this node's worker has settled these jobs. Never rejects. */
+  async settled(jobIds: readonly string[]): Promise<void> {
+    const { store, awaitsExisting, onEnded, onVanished, onError } = this.#options
+    try {
+      for (let from = 0; from < jobIds.length; from += MAX_READ) {
+        const some = new Set(jobIds.slice(from, from + MAX_READ))
+        while (some.size > 0) {
+          const ended = await store.readEnded([...some], MAX_READ_BYTES)
+          if (ended.length === 0) break
+          for (const job of ended) {
+            some.delete(job.id)
+            onEnded(job)
+          }
+        }
+        const existed = [...some].filter(awaitsExisting)
+        if (existed.length === 0) continue
+        for (const jobId of await store.findMissing(existed)) onVanished(jobId)
+      }
+    } catch (error) {
+      onError(error)
+    }
+  }
 }

@@ -1,4 +1,4 @@
-/** Quotas: which quota applies, when a node reads the sums, and what it counts in between. */
+/** Tests which quota applies, when a node reads the sums, and what it counts in between. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -14,7 +14,7 @@ const limits = (openJobs: number | null, storedBytes: number | null = null): Quo
   storedBytes: storedBytes === null ? null : { limit: storedBytes, of },
 })
 
-/** Quotas on a store that returns the use in `said`, and counts how often it was queried. */
+/** Returns quotas on a store that reports the use in `said`, and counts how often it was queried. */
 function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
   const clock = new FakeClock()
   const said = { use: { openJobs, storedBytes }, asked: 0, fails: false }
@@ -28,7 +28,7 @@ function watched({ openJobs = 0, storedBytes = 0 }: Partial<QuotaUse> = {}) {
   const quotas = new Quotas({ store, clock })
   const reserve = async (limit: QuotaLimits, jobs = 1, bytes = 0, account = 'acme') =>
     quotas.reserve(account, limit, jobs, bytes)
-  /** Reserves and accepts. Returns whether the quota allows it. */
+  /** Reserves and accepts jobs. Returns whether the quota allows them. */
   const accept = async (limit: QuotaLimits, jobs = 1, bytes = 0, account = 'acme') => {
     const result = await reserve(limit, jobs, bytes, account)
     if (result === null) quotas.end(account, jobs, bytes, true)

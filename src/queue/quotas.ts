@@ -1,7 +1,8 @@
 /**
- * Quotas: how many jobs an account may have open at the same time, and how many bytes it may store. The database keeps the
- * sums. A node adds the jobs that it has accepted since it last read them, so a single node never exceeds a quota of open jobs.
- * Several nodes share what is left of a quota: each reads the sums again after it has accepted a sixteenth of that.
+ * Enforces quotas: how many jobs an account may have open at the same time, and how many bytes it may store. The database keeps
+ * the sums. A node adds the jobs that it has accepted since it last read them, so a single node never exceeds a quota of open
+ * jobs. So that several nodes can share what is left of a quota, each node reads the sums again after it has accepted a
+ * sixteenth of the rest.
  */
 import type { Clock } from '../clock.ts'
 import type { Job } from '../job/job.ts'
@@ -10,13 +11,11 @@ import type { OwnCaps } from '../store/account-store.ts'
 import type { QuotaUse, UsageStore } from '../store/usage-store.ts'
 import { type Cap, capOf } from './job-and-token-caps.ts'
 
-/** The fraction of what is left of a quota that a node may accept before it reads the sums again. */
+/** A node may accept this fraction of what is left of a quota before it reads the sums again. */
 const SHARE = 1 / 16
-/**
- * After this time a node reads the sums again in any case, because they include answers, whose sizes it does not count itself.
- */
+/** Answers count towards the sums, and a node does not count their sizes itself. So it reads the sums again after this time. */
 const FRESH_MS = 5000
-/** The shortest time between two reads of an account's sums, however often the account reaches its quota. */
+/** A node waits at least this long between two reads of an account's sums, however often the account reaches its quota. */
 const PAUSE_MS = 100
 const MAX_ACCOUNTS = 10_000
 
@@ -37,25 +36,23 @@ export interface QuotaReached {
   readonly account: string
   readonly unit: 'open jobs' | 'stored bytes'
   readonly limit: Cap
-  /** The jobs that are open or the bytes that are stored, including those of requests in progress. */
+  /** This includes the jobs or bytes of requests in progress. */
   readonly used: number
-  /** What the request would add. */
   readonly added: number
 }
 
-/** What this node knows about an account's use. */
 interface Entry {
   use: QuotaUse
   lookedUpAtMs: number
-  /** The lookup in progress. Nothing is reserved until it has ended. */
+  /** Nothing is reserved until this lookup has ended. */
   lookUp: Promise<void> | null
-  /** Jobs accepted here since the last lookup, which `use` does not include. */
+  /** This node has accepted these jobs since the last lookup, so the sums in `use` do not include them. */
   acceptedJobs: number
   acceptedBytes: number
-  /** Jobs that are being accepted here. (Files reserve bytes without jobs.) */
+  /** This node is accepting these jobs. Files reserve bytes without jobs. */
   reservedJobs: number
   reservedBytes: number
-  /** Called when nothing is being stored for the account. */
+  /** The next lookup sets this, to wait until nothing is being stored for the account. */
   onIdle: (() => void) | null
 }
 
@@ -66,7 +63,7 @@ export interface QuotasOptions {
 
 export class Quotas {
   readonly #options: QuotasOptions
-  /** The accounts in the order in which they were added, because the oldest one is dropped first. */
+  /** The accounts are in the order in which they were added, because the oldest one is dropped first. */
   readonly #entries = new Map<string, Entry>()
 
   constructor(options: QuotasOptions) {
@@ -75,7 +72,7 @@ export class Quotas {
 
   /**
    * Counts jobs that are about to be accepted, until `end`. Returns the quota that they would exceed, or null if they fit.
-   * Returns a promise only if the sums must be read; it rejects with `StoreUnavailable` if they cannot be.
+   * Returns a promise only if the sums must be read; it rejects with `StoreUnavailable` if that fails.
    * @param bytes what the jobs store before they finish (`bytesToStore`), or the size of a piece of a file
    */
   reserve(
@@ -135,7 +132,6 @@ export class Quotas {
     return entry
   }
 
-  /** Drops the oldest account for which nothing is being accepted. */
   #dropOldest(): void {
     for (const [account, entry] of this.#entries) {
       if (!isIdle(entry) || entry.lookUp !== null) continue
@@ -152,8 +148,8 @@ export class Quotas {
   }
 
   /**
-   * Reads the sums once none of the account's acceptances is in progress. Otherwise the sums might include their jobs, which
-   * would then be counted twice and could cause a rejection.
+   * Waits until no job of the account is being accepted. Otherwise the sums might include jobs that are also counted here, and
+   * the account would be rejected too early.
    */
   async #read(account: string, entry: Entry): Promise<void> {
     const { store, clock } = this.#options
@@ -171,7 +167,7 @@ export class Quotas {
   }
 }
 
-/** Checks both, because pieces of files reserve bytes without a job. */
+/** Pieces of files reserve bytes without a job, so both counts matter. */
 function isIdle({ reservedJobs, reservedBytes }: Entry): boolean {
   return reservedJobs === 0 && reservedBytes === 0
 }
@@ -196,7 +192,6 @@ function reserveIn(
   return null
 }
 
-/** The bytes that the jobs store before they finish. */
 export function bytesToStore(jobs: readonly Job[]): number {
   let bytes = 0
   for (const { messagesJson, responseFormatJson, callbackJson } of jobs) {

@@ -1,4 +1,4 @@
-/** Reads models' answers and callers' schemas: small ones on the event loop, and those that would block it on the CPU pool. */
+/** Reads models' answers and callers' schemas. Large ones would block the event loop, so the CPU pool reads them. */
 
 import { checkSteps, FIRST_CHECK_STEPS } from 'parley-json-schema'
 import type { CpuPool, CpuUser } from '../cpu-pool/cpu-pool.ts'
@@ -8,14 +8,13 @@ import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** More characters than this are read on a thread: those of a schema, or of an answer and its schema together. */
+/** A schema, or an answer and its schema together, with more characters than this are read on a thread. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {
   readonly pool: Pick<CpuPool, 'run'>
-  /** Maximum nesting of arrays and objects in a JSON answer. */
+  /** How deep arrays and objects may be nested in a JSON answer. */
   readonly maxDepth: number
-  /** The weight of a tier when accounts share the threads. */
   readonly weightOf: (tier: string) => number
 }
 
@@ -42,7 +41,7 @@ export class AnswerReader {
     return verdict.kind === 'not checked' ? this.#readOnThread(job, text, signal) : answerOf(text, verdict)
   }
 
-  /** If the signal stopped the job first, it returns that the schema is not strict, because no model will be called. */
+  /** If the signal stopped the job first, this reports that the schema is not strict, because no model will be called. */
   schemaFacts(job: JobToRead, schemaJson: string, signal: StopSignal): SchemaFacts | Promise<SchemaFacts> {
     if (schemaJson.length <= LARGE_TEXT) return schemaFacts(schemaJson)
     return this.#options.pool

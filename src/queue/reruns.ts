@@ -1,6 +1,6 @@
 /**
  * Creates the jobs of reruns, which operators request through any process on the database. The limits of the jobs' account
- * apply as if a caller had created them, except for the limit of jobs per minute.
+ * apply as if a caller had created the jobs, except for the limit of jobs per minute.
  */
 
 import type { Clock } from '../clock.ts'
@@ -17,14 +17,13 @@ import { capsOf } from './job-and-token-caps.ts'
 import type { Acceptance, AdmissionError, CountElement, JobCreator, JobOwner } from './job-creator.ts'
 import { quotasOf } from './quotas.ts'
 
-/** Polls seldom, because operators can wait and each poll wakes an idle process. */
+/** Polls are rare, because operators can wait and each poll wakes an idle process. */
 const POLL_MS = 2000
 /**
- * The pause after a poll that created jobs: a command that reruns many jobs requests the next ones soon after the previous ones
- * exist.
+ * After a poll that created jobs, the next one comes sooner. A command that reruns many jobs requests the next ones soon after
+ * the previous ones exist.
  */
 const NEXT_STEP_MS = 500
-/** How many requests one query reads. */
 const STEP = 100
 
 export interface RerunsOptions {
@@ -44,7 +43,6 @@ export class Reruns {
   readonly #options: RerunsOptions
   readonly #poll: PollingLoop
   #isStopped = false
-  /** Whether the last poll created jobs. */
   #hasMade = false
   #making: Promise<void> = Promise.resolve()
 
@@ -63,14 +61,14 @@ export class Reruns {
     this.#poll.start()
   }
 
-  /** Stops, after the rerun in progress has its job. */
+  /** Resolves after the rerun in progress has its job. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poll.stop(), this.#making])
   }
 
   /**
-   * Resolves when all requests from before the call have their job or a refusal, except those that another node has taken.
+   * Resolves when each rerun that was requested before the call has its job or a refusal, unless another node has taken it.
    * Never rejects.
    */
   makeAll(): Promise<void> {
@@ -93,7 +91,7 @@ export class Reruns {
         }
       }
     } catch (error) {
-      // The request counts as taken for RERUN_TAKEN_MS. Then it is retried.
+      // The request counts as taken for RERUN_TAKEN_MS. After that time, a node retries it.
       onError(error)
     }
   }
@@ -114,8 +112,8 @@ export class Reruns {
     const element = elementOf(job, withCallback)
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
     if (!admission.ok) return this.#refusedFor(admission.error)
-    // If a node crashes before it has recorded the new job, the node that retries finds the job by this key. No key of a caller
-    // contains a space.
+    // If a node crashes before it has recorded the new job, the node that retries finds the job by this key. Callers cannot use
+    // this key, because theirs contain no spaces.
     const idempotency = {
       key: `rerun ${id}`,
       fingerprint: '',
@@ -142,10 +140,13 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
-/** In strings of JSON, the quote is escaped. */
+/** The text of a message cannot contain this, because JSON escapes the quote in strings. */
 const MESSAGE_START = '{"'
 
-/** The request of the job. It does not use the response cache, which may contain the answer that the rerun should replace. */
+/**
+ * Returns the request of the job. The new job does not use the response cache, which may contain the answer that the rerun
+ * should replace.
+ */
 function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
   const { model, messagesJson, responseFormatJson: storedJson, createdAtMs, inputTokens, deadlineMs } = job
   const { optionsJson, formatJson } = splitOptions(storedJson)
@@ -173,8 +174,8 @@ function elementOf(job: JobToRerun, withCallback: boolean): CreateElement {
 }
 
 /**
- * The account with its current limits. Its limit of jobs per minute does not apply, so that callers' requests can use all of
- * it.
+ * Returns the account with its current limits, without that of jobs per minute, so that callers' requests can use all of that
+ * limit.
  */
 export function backgroundOwner(
   account: string,

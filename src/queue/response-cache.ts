@@ -1,26 +1,26 @@
 /**
- * The response cache: the answer of a completed job answers identical jobs without a call. Jobs are identical if they have the
- * same account, model, response_format, options and messages (`jobFingerprint`). An answer is cached when its job is settled,
- * for the job's `message_cache_ttl`; 0 means that the job neither uses nor fills the cache. Neither failures nor answers
- * that were cut off at a length limit are cached. The setting `cache.enabled` turns the cache off.
- * The store looks for a cached response when it accepts a job. For a queued job, the node looks again when the execution
- * starts.
+ * Answers identical jobs with the cached response of a completed job, without a call. Jobs are identical if they have the same
+ * account, model, response_format, options and messages (`jobFingerprint`).
+ *
+ * When a job is settled, its answer is cached for the job's `message_cache_ttl`; 0 means that the job neither uses nor fills
+ * the cache. Failures and answers that were cut off at a length limit are not cached. The setting `cache.enabled` turns the
+ * cache off. The store looks for a cached response when it accepts a job. For a queued job, the node looks again when the
+ * execution starts.
  */
 import type { Clock } from '../clock.ts'
 import { jobFingerprint } from '../job/fingerprint.ts'
 import type { Job, Outcome } from '../job/job.ts'
 import { pause, type StopSignal } from '../job/stop.ts'
 import { type Store, StoreUnavailable } from '../store/store.ts'
-import { type EarlierRuns, NO_RUNS } from './earlier-runs.ts'
-import { type ExecutionResult, withoutCall } from './outcome-and-receipt.ts'
+import { type EarlierRuns, type ExecutionResult, NO_RUNS, withoutCall } from './execution-result.ts'
 
-/** After retrying for this time, the model is called: an additional call costs less than a caller that waits. */
+/** After retrying for this time, the node calls the model, because an additional call costs less than a caller that waits. */
 const MAX_RETRY_MS = 10_000
 const RETRY_MS = 250
 
 /**
- * Each job with more characters than this gets its own turn of the event loop, because hashing and sending a megabyte takes a
- * few milliseconds.
+ * Hashing and sending a megabyte takes a few milliseconds. So each job with more characters than this gets its own turn of the
+ * event loop.
  */
 const LARGE_JOB = 64 * 1024
 
@@ -28,15 +28,12 @@ export function isLarge({ messagesJson, responseFormatJson }: Job): boolean {
   return messagesJson.length + responseFormatJson.length > LARGE_JOB
 }
 
-/** The key of the job's cached response; null if the job does not use the cache. */
+/** Returns null if the job does not use the cache. */
 export type CacheKeyOf = (job: Job) => string | null
 
 export interface CacheOptions {
-  /** The setting `cache.enabled`. */
   readonly enabled: boolean
-  /**
-   * Whether the simulator answers. Its answers have keys of their own, so that they never answer jobs for a real model server.
-   */
+  /** Answers of the simulator have their own keys, so that they never answer jobs for a real model server. */
   readonly simulated: boolean
 }
 
@@ -47,7 +44,7 @@ export function cacheKeys({ enabled, simulated }: CacheOptions): CacheKeyOf {
 
 /**
  * Finds the cached response of an identical job. Returns null at once if the store knows without a query that there is none.
- * The promise resolves to null if there is none, the database did not respond in time, or the signal stopped the job.
+ * The promise resolves to null if there is none, if the database did not respond in time, or if the signal stopped the job.
  */
 export function lookUpResponse(
   store: Pick<Store, 'findResponse'>,
@@ -60,21 +57,23 @@ export function lookUpResponse(
   return found.catch((error) => retryLookUp(store, fingerprint, clock, signal, error))
 }
 
-/** The result of a job that a cached response completes. */
 export function fromCache(contentJson: string, earlier: EarlierRuns): ExecutionResult {
   const result = withoutCall({ status: 'completed', contentJson }, earlier)
   return { ...result, usage: { ...result.usage, cache_hit: true } }
 }
 
 /**
- * The result of a job that a cached response completed when the job was accepted.
- * @param contentJson null if no caller waits for it
+ * Returns the result of a job that a cached response completed when the job was accepted.
+ * @param contentJson null if no caller waits for the job
  */
 export function cachedResult(contentJson: string | null, { reserved }: Job): ExecutionResult {
   return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
-/** Returns what to cache; null if the job has no answer or does not use the cache (`fingerprint` is null). */
+/**
+ * Returns what to cache; null if the job has no answer or does not use the cache.
+ * @param fingerprint null if the job does not use the cache
+ */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,
@@ -105,13 +104,12 @@ async function retryLookUp(
 }
 
 /**
- * Spreads CPU-heavy work over turns of the event loop: each caller gets a turn of its own, in order. The event loop handles
- * network events in between.
+ * Spreads CPU-heavy work over turns of the event loop: each caller gets its own turn, in order. In between, the event loop
+ * handles network events.
  */
 export class Turns {
   #last: Promise<void> = Promise.resolve()
 
-  /** Resolves in a turn of its own. */
   next(): Promise<void> {
     this.#last = this.#last.then(
       () =>

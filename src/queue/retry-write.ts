@@ -1,7 +1,4 @@
-/**
- * Retries a write that must not be lost, such as an outcome that was paid for or the record of a sent callback, until the
- * database accepts it.
- */
+/** Retries a write that must not be lost, such as an outcome that was paid for or the record of a sent callback. */
 import { type Clock, wait } from '../clock.ts'
 import { WriteRejected } from '../store/store.ts'
 
@@ -9,10 +6,10 @@ const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 5000
 
 /**
- * Rejects only with `WriteRejected`, because a retry would be rejected too. Any other error may be temporary, and a retry of
- * the write costs less than executing the job or sending the callback again.
- * @param onError called after each failed try
- * @param mayRetry called before each retry; false while the process is stopping
+ * Rejects only with `WriteRejected`. Any other error may be temporary, and a retry costs less than executing the job or sending
+ * the callback again.
+ * @param onError receives the error of each failed try
+ * @param mayRetry returns false while the process is stopping
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,

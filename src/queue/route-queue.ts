@@ -1,38 +1,36 @@
 /**
- * The scheduler's state for one route: how many of its jobs this node holds, and its limits. For each of the route's queues,
- * one per priority: whether jobs may be queued, and whose jobs were skipped. A *walk* is a claim that goes through a queue in
- * order; a claim from a lane takes the jobs of one account.
+ * Keeps the scheduler's state of one route: how many of its jobs this node holds, its limits, and a queue for each priority. A
+ * *walk* is a claim that goes through a queue in order. A claim from a lane takes the jobs of one account.
  */
 import { isHigher, type Priority } from '../job/priority.ts'
 import { Counts } from '../sharing/counts.ts'
 import type { ClaimFrom } from '../store/store.ts'
 import type { RouteLimit } from '../upstreams/routes.ts'
 
-/** A limit of a route, or of an account on the route. */
+/** Limits the running jobs of a route, or of an account on the route. */
 export interface Allowance {
   limit: RouteLimit
-  /** How many jobs that started under this limit or earlier ones still run. */
+  /** Counts the running jobs that started under this limit or an earlier one. */
   running: number
 }
 
-/** What the scheduler knows about a lane. */
 interface Lane {
   /** Whether to claim even the jobs that failed last, because a claim has found no others. */
   anyJob: boolean
 }
 
-/** The state that the queues of a route share. */
 export class RouteState {
   readonly route: string
-  /** The known queues, highest priority first. */
+  /** The queues are sorted by priority, the highest first. Queues that no job has used may be missing. */
   readonly queues: RouteQueue[] = []
-  /** Unfinished jobs of this node, by account. */
+  /** Counts the unfinished jobs of this node by account. */
   readonly held = new Counts<string>()
-  /** Held jobs whose first call has not begun, so that the upstream does not count them yet. */
+  /** The first calls of these jobs have not begun, so the upstream does not count the jobs yet. */
   arriving = 0
-  /** Jobs sent to the busy upstream, because their account held nothing there (a newcomer) or they are urgent. */
+  /**
+   * These jobs were sent to a busy upstream, because they are urgent or because their account held nothing there (a newcomer).
+   */
   newcomers = 0
-  /** Null unless the route is limited. */
   limited: Allowance | null = null
   readonly limitedAccounts = new Map<string, Allowance>()
   /** Whether rate limits of the targets may make jobs wait. */
@@ -43,28 +41,31 @@ export class RouteState {
     this.isRated = isRated
   }
 
-  /** How many more jobs the limits allow to start: of the account, or of all accounts if it is null. */
+  /**
+   * Returns how many more jobs the limits allow to start.
+   * @param account null for all accounts
+   */
   allowed(account: string | null): number {
     const own = account === null ? null : this.limitedAccounts.get(account)
     return Math.min(leftOf(this.limited), leftOf(own))
   }
 }
 
-/** A queue of a route. While walks may find jobs in it, new jobs are queued too, so that they do not overtake those. */
+/** While walks may find jobs in this queue, new jobs are queued too, so that they do not overtake those. */
 export class RouteQueue {
-  /** The name that the store keeps with the queued jobs. */
+  /** The store keeps this name with the queued jobs. */
   readonly name: string
   readonly priority: Priority
   readonly of: RouteState
-  /** Whether walks may find jobs, and whether they take even the jobs that failed last. */
+  /** `mayBeQueued`: whether walks may find jobs. `anyJob`: whether walks take even the jobs that failed last. */
   readonly walk = { mayBeQueued: false, anyJob: false }
-  /** The lanes by account. A claim takes the first lane whose jobs may start, and moves it to the end. */
+  /** A claim takes the first lane whose jobs may start, and moves that lane to the end. */
   readonly lanes = new Map<string, Lane>()
   /** Whether the next claim tries a lane first, so that lanes and walks alternate. */
   isLaneNext = true
-  /** Whether jobs of newcomers may be queued: accounts that hold nothing on the route. */
+  /** Whether jobs of newcomers (accounts that hold nothing on the route) may be queued. */
   hasNewcomers = false
-  /** Counts additions: a claim that started before an addition does not prove that nothing is queued. */
+  /** Counts how often jobs were added. A claim that started before an addition does not prove that nothing is queued. */
   additions = 0
 
   constructor(name: string, priority: Priority, of: RouteState) {
@@ -84,13 +85,11 @@ export class RouteQueue {
     return false
   }
 
-  /**
-   * Records that jobs may have been queued.
-   * @param account the jobs' account; null if it is not known
-   */
+  /** @param account the account whose jobs may have been queued; null if it is not known */
   added(account: string | null): void {
     this.additions += 1
-    // Walks skip the account anyway, so they cannot find these jobs, and other accounts' jobs need not wait for them.
+    // Walks skip the jobs of a limited account anyway. So the jobs go to its lane, and jobs of other accounts need not be
+    // queued behind them.
     if (account !== null && this.of.limitedAccounts.has(account)) {
       this.passedOver(account)
       return
@@ -125,21 +124,20 @@ export class RouteQueue {
   }
 }
 
-/** A claim to make now. */
 export interface PlannedClaim {
   readonly limit: number
   readonly from: ClaimFrom
-  /** Null for suspects. */
+  /** A claim of suspects has no queue. */
   readonly queue: RouteQueue | null
   readonly isOfNewcomer: boolean
   /** Whether the jobs get the priority `high` at their upstream, where they wait ahead of others. */
   readonly isUrgent?: boolean
-  /** The value of `additions` when the claim was planned. */
+  /** `RouteQueue.additions` had this value when the claim was planned. */
   readonly additions: number
 }
 
 /**
- * Returns the new limit. Jobs that run under the previous one count under the new one, too.
+ * Returns the new limit. Jobs that run under the previous limit count under the new one, too.
  * @param before undefined or null if there was no limit
  */
 export function limitedTo(before: Allowance | undefined | null, limit: RouteLimit): Allowance {

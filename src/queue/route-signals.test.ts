@@ -1,4 +1,4 @@
-/** What autoscalers learn about the queue. */
+/** Tests what autoscalers learn about the queue. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leastJobId } from '../job/job-id.ts'

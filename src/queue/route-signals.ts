@@ -1,4 +1,4 @@
-/** How many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
+/** Reports how many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
 import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
@@ -6,17 +6,16 @@ import type { Depth, QueueDepth } from '../store/store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
 export interface RouteSignal {
-  /** The targets in the order in which they are tried; empty if they are not known. */
+  /** The targets are in the order in which they are tried. The list is empty if they are not known. */
   readonly targets: readonly string[]
-  /** Queued jobs, on all nodes. */
+  /** Counts the queued jobs of all nodes. */
   readonly queued: number
-  /** Jobs of this node that wait for a slot or a rate limit of a model server. */
+  /** Counts the jobs of this node that wait for a slot or a rate limit of a model server. */
   readonly waiting: number
-  /** When the oldest of the queued and waiting jobs was created, Unix time in milliseconds; null if there is none. */
+  /** The oldest of the queued and waiting jobs was created at this time (Unix time); null if there are none. */
   readonly oldestMs: number | null
 }
 
-/** @param waiting the waiting jobs of all routes of this node */
 export function routeSignals(queues: readonly QueueDepth[], waiting: readonly WaitingJobs[]): RouteSignal[] {
   const found = new Map(
     waiting.map(({ route, jobIds }) => [route, { queued: 0, waiting: jobIds.size, ids: [...jobIds] }]),
@@ -39,7 +38,7 @@ export function routeSignals(queues: readonly QueueDepth[], waiting: readonly Wa
   }))
 }
 
-/** Leaves out jobs that wait for the budget of their account: no node can run them, perhaps until the next month. */
+/** Leaves out jobs that wait for the budget of their account, because no node can run them, perhaps until the next month. */
 export function withoutBudgetQueues(depth: Depth, queues: readonly QueueDepth[]): Depth {
   const others = queues.filter(({ route }) => !BUDGET_QUEUES.includes(route))
   if (others.length === queues.length) return depth

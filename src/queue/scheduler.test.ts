@@ -1,4 +1,4 @@
-/** What a node claims next: routes, lanes, newcomers and limits. */
+/** Tests what a node claims next, with routes, lanes, newcomers and limits. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newJob } from '../../test/store-contract/fixtures.ts'
@@ -14,7 +14,7 @@ const CLOSED: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 0
 interface World {
   readonly slots?: number
   readonly bytes?: number
-  /** The room of the first route; unlimited if absent. */
+  /** The first route has this room; unlimited if absent. */
   readonly room?: number
 }
 
@@ -63,7 +63,7 @@ function start({ slots = 64, bytes = 1e9, room = Number.POSITIVE_INFINITY }: Wor
     scheduler.limitsChanged()
   }
   type Jobs = ReturnType<typeof jobs>
-  /** Makes the next claim, which finds these jobs. Returns where it looked, for how many, and the places of the jobs. */
+  /** Makes the next claim, which finds the given jobs. Returns what the claim asked for, and the places of the jobs. */
   const claim = (found: Jobs | ((from: string) => Jobs) = [], mayHaveMore = false) => {
     const planned = scheduler.next()
     assert.ok(planned !== null, 'no claim is planned')
@@ -73,7 +73,7 @@ function start({ slots = 64, bytes = 1e9, room = Number.POSITIVE_INFINITY }: Wor
     const places = scheduler.claimed(planned, { jobs: all, mayHaveMore: mayHaveMore && all.length > 0 })
     return { from, limit: planned.limit, places }
   }
-  /** Returns where the next claim would look; null if none is planned. */
+  /** Returns what the next claim would ask for; null if none is planned. */
   const next = () => {
     const planned = scheduler.next()
     return planned && textOf(planned.from)
@@ -114,7 +114,7 @@ test('a node claims no more of a route than its model server can start', () => {
   assert.equal(scheduler.next()?.isOfNewcomer, true)
   claim()
   assert.equal(next(), null)
-  // The jobs call, so the upstream counts them.
+  // The jobs have begun their calls, so the upstream counts them.
   rooms.set(FIRST, 0)
   for (const place of places) scheduler.arrived(place)
   assert.equal(next(), null)

@@ -1,12 +1,13 @@
 /**
  * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
- * It has no effects: the worker makes the claims that `next` returns, and reports what they found.
+ * The scheduler has no effects: the worker makes the claims that `next` returns, and reports what they found.
  *
- * - Each route is claimed separately, in fair order (a walk): as many jobs as its model server can start, and an eighth more.
- * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a
- *   twentieth. Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
- * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory.
- *   Skipped jobs are claimed by account (from a lane) once the account can start jobs again.
+ * - Each claim is for one route, in fair order (a walk). It takes as many jobs as the route's model server can start, and an
+ *   eighth more.
+ * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a twentieth.
+ *   Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
+ * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory. Skipped
+ *   jobs are claimed by account (from a lane) once the account can start jobs again.
  * - An account may hold all slots except a reserve for accounts that hold none. If a model server is busy, an account that
  *   holds nothing there (a newcomer) may still send it one job.
  * - Suspects run in groups (`suspect-groups.ts`).
@@ -28,33 +29,29 @@ import {
 } from './route-queue.ts'
 import { type SuspectGroup, SuspectGroups } from './suspect-groups.ts'
 
-/** Maximum jobs per claim, so that its transaction stays short. */
+/** A claim takes at most this many jobs, so that its transaction stays short. */
 const MAX_CLAIM = 256
-/** How many jobs a node may hold for a busy model server beyond its room, for newcomers and urgent jobs. */
+/** For a model server without room, a node may hold this many jobs of newcomers and urgent jobs. */
 const MAX_NEWCOMERS = 8
-/** The memory of the largest job whose texts come with the claim. */
+/** The largest job whose texts come with the claim takes this much memory. */
 const MAX_INLINE_BYTES = jobBytes(INLINE_TEXT_BYTES)
-/**
- * Stands for the accounts of jobs that a claim in progress may return, because they are not known yet. No account has this
- * name.
- */
+/** Until a claim returns, the accounts of its jobs are unknown. This name, which no account has, stands for them. */
 const CLAIM_IN_PROGRESS = ''
 
-/** The place of a job on this node, from its hand-off or claim to its end. */
 export interface Place {
   readonly account: string
   readonly queue: RouteQueue
   readonly allowances: readonly (Allowance | null | undefined)[]
   readonly isSuspect: boolean
-  /** The bytes reserved for the job. A large job gets them only before its texts are loaded. */
+  /** A large job reserves its bytes only before its texts are loaded. */
   bytes: number
-  /** The priority with which the job waits for a slot of the upstream. */
+  /** The job waits with this priority for a slot of the upstream. */
   readonly priority: Priority
   isArriving: boolean
   isNewcomer: boolean
 }
 
-/** An account whose queued jobs wait although jobs of other accounts could start. */
+/** The queued jobs of this account wait although jobs of other accounts could start. */
 export interface HeldBack {
   readonly account: string
   readonly reason: 'slots' | 'memory'
@@ -66,12 +63,12 @@ export class Scheduler {
   readonly #maxAttempts: number
   readonly #bytes: ByteShare
   readonly #routes: Routes
-  /** Slots by account, including those that a claim in progress may fill. */
+  /** Counts slots by account, including those that a claim in progress may fill. */
   readonly #held = new Counts<string>()
   readonly #states = new Map<string, RouteState>()
-  /** All queues. Those of equal priority are in the order in which they are claimed next. */
+  /** Queues of equal priority are in the order in which they are claimed next. */
   readonly #queues = new Map<string, RouteQueue>()
-  /** Null until a job has a priority other than normal. */
+  /** `#turns` is null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
 
   /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
@@ -82,7 +79,7 @@ export class Scheduler {
     this.#routes = routes
   }
 
-  /** Slots in use, including those that a claim in progress may fill. */
+  /** Counts the slots in use, including those that a claim in progress may fill. */
   get held(): number {
     return this.#held.total
   }
@@ -91,15 +88,14 @@ export class Scheduler {
     return this.#queues.values()
   }
 
-  /** The names of the queues of a route that are known here. */
   queuesOf(route: string): readonly string[] {
     return this.#queueOf(route).of.queues.map(({ name }) => name)
   }
 
   /**
    * Takes a place for a job that is about to be accepted; null if the job must be queued.
-   * @param awaited whether a caller waits for the job. Such a job can wait in memory for its model server, so it needs no room
-   * there, unless the route has rate limits
+   * @param awaited whether a caller waits for the job. Unless the route has rate limits, such a job needs no room at its model
+   *   server, because it can wait in memory
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -116,10 +112,7 @@ export class Scheduler {
     return this.#place(account, queue, bytes, null)
   }
 
-  /**
-   * Records that jobs of the route may have been queued.
-   * @param account the jobs' account; null if it is not known
-   */
+  /** @param account the account whose jobs may have been queued; null if it is not known */
   queued(route: string, account: string | null): void {
     this.#queueOf(route).added(account)
   }
@@ -128,7 +121,7 @@ export class Scheduler {
     this.#queueOf(this.#routes.routeOf(job), job.priority).added(job.account)
   }
 
-  /** Applies the current limits of routes and accounts. Call this when they have changed. */
+  /** Call this when the limits of routes or accounts have changed. */
   limitsChanged(): void {
     const { limited, limitedAccounts } = this.#routes
     for (const route of limitedAccounts.keys()) this.#queueOf(route)
@@ -168,7 +161,6 @@ export class Scheduler {
     return null
   }
 
-  /** Records that the claim starts and may fill this many slots. */
   begin({ limit }: PlannedClaim): void {
     this.#held.add(CLAIM_IN_PROGRESS, limit)
   }
@@ -177,7 +169,6 @@ export class Scheduler {
     this.#held.add(CLAIM_IN_PROGRESS, -limit)
   }
 
-  /** Takes places for the claimed jobs, in order, and records what the claim shows about the queue. */
   claimed(claim: PlannedClaim, { jobs, mayHaveMore }: Claimed): Place[] {
     this.#held.add(CLAIM_IN_PROGRESS, -claim.limit)
     const { queue, from, additions } = claim
@@ -194,7 +185,7 @@ export class Scheduler {
     })
   }
 
-  /** Records that the job is about to make its first call: the upstream counts it from then on. */
+  /** Records that the job is about to make its first call. From then on, the upstream counts the job. */
   arrived(place: Place): void {
     if (place.isArriving) place.queue.of.arriving -= 1
     place.isArriving = false
@@ -206,10 +197,7 @@ export class Scheduler {
     place.isNewcomer = false
   }
 
-  /**
-   * Frees the place of a job that has ended here or was not accepted.
-   * @param isSettled whether the job has its outcome
-   */
+  /** @param isSettled whether the job has its outcome; false if it was released */
   free(place: Place, isSettled: boolean): void {
     const { account, queue, bytes, allowances, isSuspect } = place
     this.arrived(place)
@@ -219,7 +207,7 @@ export class Scheduler {
     for (const allowance of allowances) if (allowance) allowance.running -= 1
     if (bytes > 0) this.#bytes.release(account, bytes)
     for (const one of queue.of.queues) one.hasNewcomers ||= queue.of.held.of(account) === 0
-    // While only the reserve was left, accounts that held a slot anywhere were not newcomers on any route.
+    // While only the reserve was left, an account with a slot for any route did not count as a newcomer on other routes.
     const isOnlyReserveLeft = this.#held.total >= this.#slots.limit - this.#slots.reserve
     if (isOnlyReserveLeft && this.#held.of(account) === 0)
       for (const one of this.#queues.values()) one.hasNewcomers = true
@@ -227,9 +215,9 @@ export class Scheduler {
   }
 
   /**
-   * Returns the accounts whose queued jobs must wait although jobs of other accounts could start. With the reason `memory`, they
-   * wait for memory or have their share of it. With `slots`, only reserved slots are free, and they hold at least an equal share
-   * of the slots in use.
+   * Returns the accounts whose queued jobs must wait although jobs of other accounts could start. `memory`: they wait for
+   * memory or hold their share of it. `slots`: only reserved slots are free, and they hold at least an equal share of the slots
+   * in use.
    */
   heldBack(): readonly HeldBack[] {
     const withoutBytes = this.#accountsWithoutBytes()
@@ -271,7 +259,7 @@ export class Scheduler {
       const isBehind = state.queues.length > 1 && queue.isBehind
       return isBehind ? null : this.#nextNewcomer(queue, shared, room)
     }
-    // A limited route prefers a walk: it skips accounts whose calls fail, which are poor candidates for a trial.
+    // A walk skips accounts whose calls fail. Jobs of other accounts test better whether a limited route works again.
     const isLaneFirst = state.limited === null && queue.isLaneNext
     queue.isLaneNext = !isLaneFirst
     const lane = isLaneFirst ? this.#nextLane(queue, limit) : null
@@ -290,7 +278,7 @@ export class Scheduler {
     return walkOf(queue, limit, except, failedJobs, failedJobs.length > 0)
   }
 
-  /** Plans a claim for newcomers, although the model server is busy or only the reserve of slots is free. */
+  /** A newcomer may start a job although the model server is busy or only the reserve of slots is free. */
   #nextNewcomer(queue: RouteQueue, shared: number, room: number): PlannedClaim | null {
     if (!queue.hasNewcomers || !queue.walk.mayBeQueued || queue.of.newcomers >= MAX_NEWCOMERS) return null
     const { held, limitedAccounts, limited } = queue.of
@@ -334,7 +322,7 @@ export class Scheduler {
     turns.started(priority, jobs, waits)
   }
 
-  /** How many jobs whose texts come with the claim fit into memory; at least one if this node holds no job. */
+  /** Returns how many jobs whose texts come with the claim fit into memory. If this node holds no job, one always fits. */
   #fitting(): number {
     const fitting = Math.floor(this.#bytes.freeForSmall / MAX_INLINE_BYTES)
     return fitting > 0 || this.#held.total > 0 ? fitting : 1
@@ -346,11 +334,10 @@ export class Scheduler {
     )
   }
 
-  /** Accounts whose jobs wait for bytes on this node, or that hold their share of the bytes. */
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
-    // If less is held, no account can exceed its share.
+    // While accounts hold less than a third of the limit, none can exceed its share.
     if (held.total <= limit / 3) return found
     return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
   }
@@ -399,7 +386,8 @@ export class Scheduler {
 type NamedQueue = readonly [name: string, queue: RouteQueue]
 
 /**
- * First the queues of lower priorities that are due, each with the number of jobs that are due; then all queues by priority.
+ * First come the queues of lower priorities that are due, each with the number of jobs that are due. Then come all queues by
+ * priority.
  */
 function byPriority(
   queues: readonly NamedQueue[],
@@ -412,7 +400,6 @@ function byPriority(
   return [...due, ...PRIORITIES.flatMap(of)]
 }
 
-/** Gives the jobs of the claim high priority at their upstream. */
 function urgent(claim: PlannedClaim | null): PlannedClaim | null {
   return claim && { ...claim, isUrgent: true }
 }

@@ -1,7 +1,4 @@
-/**
- * Groups of suspects: a job that crashes its node (a poison job) is found in few crashes, and the other suspects lose little
- * time.
- */
+/** Tests that few crashes find a job that crashes its node (a poison job), and that the other suspects lose little time. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { NO_SUSPECTS, SuspectGroups } from './suspect-groups.ts'
@@ -102,7 +99,7 @@ test('with each suspect that ends, one more may run', () => {
   assert.deepEqual(groups.next(), { crashCount: 1, limit: 2 })
   groups.claimed(1, 2, 2)
   groups.ended(true)
-  // One of the two still runs; the group grows without waiting for it.
+  // The group grows although one of its two suspects still runs.
   assert.deepEqual(groups.next(), { crashCount: 1, limit: 2 })
 })
 

@@ -1,21 +1,20 @@
 /**
  * Decides how many suspects run at once. A suspect was running when its node crashed, so it may have caused the crash.
  *
- * At first, one runs. With each that is settled one more may run, so the group doubles while nothing crashes, and 256 suspects
- * are soon done. After a crash, at most half of the jobs that ran then run at once, and the group does not grow: otherwise a
- * poison job, which crashes its node, would soon run with most of the others again. Because each crash halves the group, at
- * most eight crashes find one poison job among 256 suspects.
+ * At first, one suspect runs. Each settled suspect lets one more run at once, so the group doubles while nothing crashes, and
+ * 256 suspects are soon done. After a crash, at most half of the jobs that ran in it run at once, and the group does not grow.
+ * Otherwise a poison job, which crashes its node, would soon run with most of the others again. Because each crash halves the
+ * group, at most eight crashes find one poison job among 256 suspects.
  *
  * Suspects with the highest crash count run first, without others. None of this is stored: after a crash, the crash counts show
  * a new process how large the last group was.
  */
 import type { QueuedSuspects } from '../store/store.ts'
 
-/** The maximum size of a group: MAX_GROUP jobs or MAX_PART of all suspects, whichever is more. */
+/** A group has at most MAX_GROUP jobs or MAX_PART of all suspects, whichever is more. */
 const MAX_GROUP = 64
 const MAX_PART = 1 / 4
 
-/** Suspects to claim: up to `limit` with this crash count. */
 export interface SuspectGroup {
   readonly crashCount: number
   readonly limit: number
@@ -24,21 +23,19 @@ export interface SuspectGroup {
 export const NO_SUSPECTS: QueuedSuspects = { queued: 0, mostCrashes: 0, withMost: 0 }
 
 export class SuspectGroups {
-  /** Whether to query the store before the next claim of suspects. */
   mustLook = true
   #found = NO_SUSPECTS
-  /** The highest number of queued suspects since there were none. */
+  /** Since there were no suspects, at most this many were queued. */
   #mostQueued = 0
-  /** The crash count of the suspects that run and that are claimed next; 0 if none can be claimed. */
+  /** The suspects that run, and those that are claimed next, have this crash count; 0 if none can be claimed. */
   #crashCount = 0
-  /** How many may run at once, and whether that number grows when a suspect is settled. */
+  /** At most `#limit` suspects run at once. If `#grows`, the limit grows when one of them is settled. */
   #limit = 1
   #grows = true
   #running = 0
-  /** The crash count for which `#limit` was set. */
+  /** `#limit` was set for this crash count. */
   #begun = 0
 
-  /** How many were queued at the last query of the store. */
   get queued(): number {
     return this.#found.queued
   }
@@ -47,7 +44,6 @@ export class SuspectGroups {
     return this.#running
   }
 
-  /** Records the result of a query of the store. */
   found(found: QueuedSuspects): void {
     this.mustLook = false
     this.#found = found
@@ -55,25 +51,21 @@ export class SuspectGroups {
     if (this.#running === 0) this.#begin(found.mostCrashes)
   }
 
-  /** Returns which suspects to claim now; null for none. */
   next(): SuspectGroup | null {
     const limit = this.#limit - this.#running
     return this.#crashCount === 0 || limit <= 0 ? null : { crashCount: this.#crashCount, limit }
   }
 
-  /** Records the result of a claim. It returned fewer suspects than its limit if no more have this crash count. */
+  /** Records the result of a claim. Fewer suspects than the limit mean that no more have this crash count. */
   claimed(crashCount: number, limit: number, jobs: number): void {
     this.#running += jobs
     if (jobs === limit) return
     if (this.#running === 0) this.#begin(crashCount - 1)
-    // Suspects with lower crash counts run when those that run now have ended.
+    // Suspects with lower crash counts run when the running ones have ended.
     else this.#crashCount = 0
   }
 
-  /**
-   * Records that a suspect has ended here.
-   * @param isSettled whether it has its outcome; otherwise it was released and is queued again
-   */
+  /** @param isSettled whether the suspect has its outcome; otherwise it was released and is queued again */
   ended(isSettled: boolean): void {
     this.#running -= 1
     const most = Math.max(MAX_GROUP, Math.ceil(this.#mostQueued * MAX_PART))

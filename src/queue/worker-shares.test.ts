@@ -1,4 +1,4 @@
-/** Which jobs a worker executes when slots or bytes are short, on a real store. */
+/** Tests which jobs a worker executes when slots or bytes are short, on a real store. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
@@ -6,15 +6,15 @@ import { addAccounts } from '../../test/store-contract/steps.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
 
-/** The unit of the sizes below: a hundredth of it counts as a small job. */
+/** The sizes below are in this unit. A hundredth of it is a small job. */
 const UNIT = 200_000
-/** The byte share. Large jobs may use seven eighths of it. */
+/** Large jobs may use seven eighths of this share. */
 const SHARE = 80 * UNIT
 const ACCOUNTS = 'many other single mine late busy huge small first third fourth fifth'.split(' ')
 
 type Jobs = readonly ReturnType<typeof newJob>[]
 
-/** Starts a worker. `running` returns how many of its jobs run, by account. */
+/** `running` returns how many jobs of each account the worker runs. */
 async function start(t: TestContext, slots = 64) {
   const { store, worker, enqueuer, executions, settled } = await startWorker(t, slots, undefined, SHARE)
   await addAccounts(store, ...ACCOUNTS)
@@ -24,7 +24,7 @@ async function start(t: TestContext, slots = 64) {
     const accounts = left().map(({ job }) => job.account)
     return Object.fromEntries(accounts.map((one) => [one, accounts.filter((other) => other === one).length]))
   }
-  /** Waits until the claims in progress have ended: each takes a few turns of the storage thread. */
+  /** Waits until the claims in progress have ended. Each takes a few turns of the storage thread. */
   const quiet = async () => {
     for (let turn = 0; turn < 20; turn++) await store.ping()
   }
@@ -53,7 +53,7 @@ async function start(t: TestContext, slots = 64) {
   return { worker, executions, running, end, queue, create, quiet }
 }
 
-/** A job that takes about this many units of memory. */
+/** Returns a job that takes about this many units of memory. */
 function job(account: string, units = 0) {
   const text = Math.floor((units * UNIT - jobBytes(0)) / (jobBytes(1) - jobBytes(0))) - 60
   return newJob({ account, messages: [{ role: 'user', content: 'x'.repeat(Math.max(0, text)) }] })
@@ -82,7 +82,6 @@ test('the reserve goes only to accounts that hold no slot, by claims', async (t)
   assert.deepEqual(running(), { many: 30, single: 1 })
   await queue(job('other'), job('third'))
   assert.deepEqual(running(), { many: 30, single: 1, other: 1 })
-  // Accounts alternate.
   await end('single')
   assert.deepEqual(running(), { many: 30, other: 1, third: 1 })
   await end('other')
@@ -94,7 +93,7 @@ test('a freed slot goes to the next job in fair order, and only the reserve to a
   await queue(...several(40, 'many'))
   await create(...several(40, 'busy'))
   for (let ended = 0; ended < 10; ended++) await end('many')
-  // Accounts that hold slots get none from the reserve, whoever holds those.
+  // An account that holds a slot gets none from the reserve.
   const { many = 0, busy = 0 } = running()
   assert.ok(many + busy === 15 && busy >= 5, `${many} and ${busy}`)
 })

@@ -1,4 +1,4 @@
-/** The worker: which jobs it executes, when, and how executions end. */
+/** Tests which jobs a worker executes, when, and how executions end. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { acceptance, newJob } from '../../test/store-contract/fixtures.ts'
@@ -45,7 +45,7 @@ async function runsNothingWaits(store: Store): Promise<void> {
 
 test('a job that this node claims again has one run: the earlier one is lost', async (t) => {
   const { store, worker, executions, settled, job } = await startOne(t)
-  // Another node considers this one dead and rescues the job.
+  // Another node believes that this one is dead, and rescues the job.
   await store.release(NODE, [{ jobId: job.id, attempt: 1 }])
   worker.wake()
   const [first, second] = await executions.atLeast(2)
@@ -165,7 +165,10 @@ for (const [name, error, refusals] of [
   })
 }
 
-/** A store that permanently rejects outcomes with this content, or all outcomes if it is null. */
+/**
+ * Returns a store that permanently rejects outcomes.
+ * @param contentJson the content of the rejected outcomes; null for all outcomes
+ */
 const rejecting = (contentJson: string | null) => {
   const rejects = ({ outcome }: Settlement) =>
     contentJson === null || (outcome.status === 'completed' && outcome.contentJson === contentJson)
@@ -191,7 +194,7 @@ test('a job of which the database rejects every outcome stays held here until it
   )
   run.end()
   await errors.atLeast(2)
-  // The job holds no slot.
+  // The job holds no slot any longer, so another one can start.
   await enqueue(newJob())
   await executions.atLeast(2)
   const claim = { jobId: job.id, attempt: 1 }
@@ -219,7 +222,7 @@ test('suspects are executed in groups that grow, next to other jobs, and their s
   assert.equal(all.length, 2, 'one suspect and the other job')
   assert.deepEqual(worker.suspects, { queued: 4, running: 1 })
   await running()[0]?.events.beforeCall?.()
-  // As if this node had crashed, only the suspect that started would count.
+  // If this node crashed now, only the suspect that has started would count the crash.
   running()[0]?.end()
   await settled.atLeast(1)
   await executions.atLeast(4)

@@ -1,6 +1,6 @@
 /**
  * Executes jobs on this node: makes the claims that the scheduler plans, executes and settles the claimed jobs, and releases
- * those that a draining node cannot finish.
+ * the jobs that a draining node cannot finish.
  */
 import { atTime, type Clock, wait } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -13,37 +13,35 @@ import type { Claim } from '../store/node-store.ts'
 import type { Claimed, ClaimedLargeJob, JobTexts, Store } from '../store/store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { Routes } from '../upstreams/routes.ts'
-import type { AfterSettlement } from './after-settlement.ts'
 import type { ExecuteJob } from './execute.ts'
+import { internalFailure, type WaitingExecution } from './execution-result.ts'
 import { AssigningCalls } from './node-lease.ts'
-import { internalFailure, type WaitingExecution } from './outcome-and-receipt.ts'
-import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
 import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
+import type { AfterSettlement } from './settle.ts'
 import { type SettleOptions, settle } from './settle.ts'
+import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 
-/**
- * The shortest pause before queued jobs past their deadline are failed. Jobs whose deadlines are close together fail in one
- * step.
- */
+/** The timer waits at least this long, so that jobs whose deadlines are close together fail in one step. */
 const LEAST_DEADLINE_PAUSE_MS = 20
 const CLAIM_RETRY_MS = 1000
-/** How often to look for jobs that have waited too long, and for suspects that could not be claimed. */
+/** The worker looks this often for jobs that have waited too long, and for suspects that could not be claimed. */
 export const LOOK_EVERY_MS = 5_000
-/** To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS. */
+/**
+ * To share a transaction, a settlement waits at most for this fraction of its execution's time, and at most MAX_WRITE_WAIT_MS.
+ */
 const WRITE_WAIT = 0.01
 const MAX_WRITE_WAIT_MS = 10
-/** The weight of the latest execution in the moving average of its model's execution times. */
+/** In the moving average of a model's execution times, the latest execution has this weight. */
 const LATEST = 0.1
 
 /**
- * Stands for the texts of a job that ends before they are loaded. The callback is unknown; an empty one makes the dispatcher
- * look for it.
+ * Stands for the texts of a job that ends before they are loaded. The empty callback makes the dispatcher look for the real
+ * one.
  */
 const NO_TEXTS: JobTexts = { messagesJson: '[]', responseFormatJson: TEXT_JSON, callbackJson: '' }
 
-/** A job that this node executes, with the signal that ends its execution early. */
 interface HeldJob {
   readonly job: ClaimedJob | ClaimedLargeJob
   readonly stop: Stop
@@ -53,9 +51,7 @@ export interface WorkerOptions {
   readonly store: Store
   readonly node: string
   readonly clock: Clock
-  /** The number of slots. */
   readonly concurrency: number
-  /** The share of the byte budget for running jobs. */
   readonly bytes: ByteShare
   readonly runTimeoutMs: number
   readonly routes: Routes
@@ -67,7 +63,7 @@ export interface WorkerOptions {
   readonly afterSettlement: AfterSettlement
   readonly metrics: { started(job: ClaimedJob, nowMs: number): void }
   readonly onSuspects: (queued: number) => void
-  /** Called when jobs wait for the budget of their account (`cost-cap-queue.ts`). */
+  /** The worker calls this when jobs wait for the budget of their account (`cost-cap-queue.ts`). */
   readonly onOverBudget: () => void
   readonly onError: (message: string, error: unknown) => void
 }
@@ -80,17 +76,14 @@ export class Worker {
   readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * Jobs whose outcomes the database rejects permanently. This node holds them until an operator cancels them or the process
-   * exits. Otherwise a node would execute and pay for them again.
+   * The database permanently rejects the outcomes of these jobs. This node holds the jobs until an operator cancels them or the
+   * process exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
-  /** The recent average time of executions, by model. */
   readonly #executionMs = new Map<string, number>()
   #claiming = false
-  /** Whether to query which routes have queued jobs. */
   #mustLook = false
   #cancelLook: (() => void) | null = null
-  /** The earliest known deadline of queued jobs. */
   #nextDeadline: { readonly ms: number; readonly cancel: () => void } | null = null
   #state: 'running' | 'draining' | 'stopped' = 'running'
   #onEmpty: (() => void)[] = []
@@ -118,17 +111,15 @@ export class Worker {
     routes.watch(onLimits, () => this.#claimWhilePlanned())
   }
 
-  /** How many jobs this node holds. */
   get running(): number {
     return this.#held.size
   }
 
-  /** The jobs in progress on this node, and the queues that it knows. */
   get schedule(): Pick<Scheduler, 'held' | 'queues'> {
     return this.#scheduler
   }
 
-  /** How many suspects (jobs whose node crashed) are queued, and how many run here. */
+  /** Counts the queued suspects of all nodes, and the running ones of this node. */
   get suspects(): { readonly queued: number; readonly running: number } {
     const { queued, running } = this.#scheduler.suspects
     return { queued, running }
@@ -152,7 +143,7 @@ export class Worker {
     return places
   }
 
-  /** Call this when jobs that got no place were accepted, and so were queued. */
+  /** Call this after jobs without a place were accepted, and so were queued. */
   queued(jobs: readonly Job[]): void {
     for (const job of jobs) {
       this.#scheduler.queuedJob(job)
@@ -162,14 +153,14 @@ export class Worker {
   }
 
   /**
-   * How long the store may delay the acceptance of a job to share a transaction: a small part of the usual execution time of
-   * its model.
+   * Returns how long the store may delay the acceptance of a job to share a transaction. It is a small part of the usual
+   * execution time of the model.
    */
   acceptanceWaitMs({ model }: Job): number {
     return writeWaitMs(this.#executionMs.get(model) ?? 0)
   }
 
-  /** Frees the places of jobs that were not accepted or need no execution. */
+  /** Call this with the places of jobs that were not accepted or need no execution. */
   free(places: readonly Place[]): void {
     for (const place of places) this.#scheduler.free(place, true)
     this.#capacityFreed()
@@ -177,7 +168,7 @@ export class Worker {
 
   /**
    * Call this when jobs may have been queued.
-   * @param route the jobs' route, if it is known
+   * @param route the jobs' route; null if it is not known
    */
   wake(route: string | null = null): void {
     if (route !== null && BUDGET_QUEUES.includes(route)) {
@@ -193,12 +184,10 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** Accounts whose queued jobs wait on this node although jobs of others would not. */
   heldBack(): readonly HeldBack[] {
     return this.#scheduler.heldBack()
   }
 
-  /** The claims that this node holds, as far as it knows. */
   claims(): Claim[] {
     return [...this.#held.values().map(({ job }) => claimOf(job)), ...this.#unsettleable.values()]
   }
@@ -221,8 +210,8 @@ export class Worker {
   }
 
   /**
-   * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is held.
-   * A second call waits for the same drain.
+   * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is
+   * held. A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
@@ -239,7 +228,7 @@ export class Worker {
   }
 
   /**
-   * Executes a job that has a place, until it ends on this node. Never rejects.
+   * Executes a job that has a place, until the job ends on this node. Never rejects.
    * @param cacheKey see `ExecuteJob`
    */
   async execute(
@@ -249,7 +238,7 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // This node has claimed the job again before it noticed that another node had rescued it. The earlier execution is lost.
+    // Another node had rescued the job, and this node has claimed it again before it noticed. The earlier execution is lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -261,11 +250,11 @@ export class Worker {
       if (job !== null) isSettled = await this.#run(job, place, held.stop, cacheKey)
       else if (held.stop.reason !== 'lost') await this.#release(claimed)
     } catch (error) {
-      // The job is not lost: the next comparison with the database, or a rescue, returns it to the queue.
+      // The job is not lost, because the next comparison with the database, or a rescue, returns it to the queue.
       onError(`handling job ${claimed.id} failed`, error)
     } finally {
       cancelDeadline?.()
-      // This node may have claimed the job again during this execution.
+      // If this node has claimed the job again during this execution, the entry belongs to the later execution.
       if (this.#held.get(claimed.id) === held) this.#held.delete(claimed.id)
       this.#scheduler.free(place, isSettled)
       if (place.isSuspect) this.#lookLater()
@@ -274,8 +263,8 @@ export class Worker {
   }
 
   /**
-   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Null if the job was stopped or
-   * deleted.
+   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Returns null if the job was
+   * stopped or deleted.
    */
   async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
     const { store, clock, bytes, onError } = this.#options
@@ -296,7 +285,7 @@ export class Worker {
     return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
-  /** Executes and settles the job. Returns false if the job was released or lost instead. */
+  /** Returns false if the job was released or lost instead of settled. */
   async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     metrics.started(job, clock.nowMs())
@@ -342,7 +331,7 @@ export class Worker {
     return true
   }
 
-  /** Records that a job with this deadline is queued. Sets a timer that fails such jobs. */
+  /** Sets a timer that fails queued jobs with this deadline, unless an earlier timer is set. */
   #mayMiss(deadlineMs: number | null | undefined): void {
     if (deadlineMs == null || this.#state !== 'running') return
     if (this.#nextDeadline !== null && this.#nextDeadline.ms <= deadlineMs) return
@@ -352,7 +341,7 @@ export class Worker {
     this.#nextDeadline = { ms: deadlineMs, cancel: atTime(clock, atMs, () => void this.#failPastDeadline()) }
   }
 
-  /** Never rejects. The query afterwards finds the next deadline, or these jobs again. */
+  /** Never rejects. The query that follows finds the next deadline, or these jobs again. */
   async #failPastDeadline(): Promise<void> {
     try {
       await failPastDeadline(this.#options)
@@ -365,7 +354,7 @@ export class Worker {
     this.#claimWhilePlanned()
   }
 
-  /** Records the start of a suspect: from then on, a crash of this node counts against the job. */
+  /** From then on, a crash of this node counts against the suspect. */
   async #recordStart(job: ClaimedJob, stop: Stop): Promise<void> {
     const { store, node, clock, onError } = this.#options
     await retryWrite(
@@ -381,7 +370,7 @@ export class Worker {
     await store.release(node, [claimOf(job)])
   }
 
-  /** Retries like a settlement, because only this node knows the usage that the job has paid for. */
+  /** Only this node knows the usage that the job has paid for, so the write is retried like a settlement. */
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock, routes } = this.#options
     const { mayRetry, onError } = this.#settleOptions
@@ -401,7 +390,6 @@ export class Worker {
     if (this.#onEmpty.length > 0 && this.#isEmpty) for (const resolve of this.#onEmpty.splice(0)) resolve()
   }
 
-  /** Whether no jobs are held or on their way here. */
   get #isEmpty(): boolean {
     return this.#held.size === 0 && this.#scheduler.held === 0 && !this.#claiming
   }
@@ -415,10 +403,7 @@ export class Worker {
     void this.#claimAll(claim)
   }
 
-  /**
-   * Makes claims until none is planned. Never rejects.
-   * @param first null to query the store first
-   */
+  /** @param first null to query the store first */
   async #claimAll(first: PlannedClaim | null): Promise<void> {
     for (let claim = first; ; claim = this.#scheduler.next()) {
       if (claim !== null) await this.#claim(claim)
@@ -479,8 +464,7 @@ export class Worker {
   }
 
   /**
-   * Repeats the look while model servers are unavailable or suspects are queued, because then time alone may change what can
-   * run.
+   * While model servers are unavailable or suspects are queued, time alone may change what can run, so the look is repeated.
    */
   #lookLater(): void {
     const { clock, routes } = this.#options

@@ -20,7 +20,7 @@ import {
 const MIB = 1024 * 1024
 const never = new Stop()
 
-/** Creates a share of 64 MiB. `granted` lists the requests that waited for bytes and got them, in order. */
+/** `granted` lists the requests that waited for bytes and got them, in order. */
 function start(limit = 64 * MIB) {
   const share = new ByteShare(limit)
   const granted: string[] = []

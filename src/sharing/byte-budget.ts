@@ -4,12 +4,12 @@
  * `answers` being written. Bytes are what a thing takes in memory, not the length of its text.
  *
  * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - Of the rest, an account may hold half of what other accounts leave (its part): half of the rest if it is alone, a third
- *   next to one other account. So there is always room for others, and only an account that exceeds its part waits.
+ * - Of the rest, an account may hold half of what other accounts leave (its part). Alone, that is half of the rest; next to one
+ *   other account, a third. So there is always room for others, and only an account that exceeds its part waits.
  * - If there is room, each account may hold one large thing regardless of its part.
- * - A large thing is always granted if no other large one is held. So one that is larger than the share is held alone.
- * - Freed bytes go to the waiting account that holds fewest, and are kept until its request fits, so that many smaller requests
- *   cannot starve a larger one. Within an account, first come, first served.
+ * - A large thing is always granted if no other large one is held. So a thing that is larger than the share is held alone.
+ * - Freed bytes go to the waiting account that holds fewest. They are kept until its request fits, so that many smaller
+ *   requests cannot starve a larger one. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -18,7 +18,7 @@ import { Counts, type ReadonlyCounts } from './counts.ts'
 /** A thing of at most this many bytes is small. */
 export const SMALL_BYTES = 64 * 1024
 
-/** The part of the budget that each share gets. The parts add up to 1. */
+/** Each share gets this part of the budget. The parts add up to 1. */
 export const SHARES = {
   uploads: 1 / 8,
   requests: 1 / 4,
@@ -29,10 +29,10 @@ export const SHARES = {
 export type ShareName = keyof typeof SHARES
 export const SHARE_NAMES = Object.keys(SHARES) as readonly ShareName[]
 
-/** The size of the reserve for newcomers, as a fraction of the share (see `withReserve`). */
+/** The reserve for newcomers has this fraction of the share (see `withReserve`). */
 const NEWCOMER_RESERVE = 1 / 8
 
-/** `over part`: the account exceeds its part. `full`: it does not, but others hold the bytes that it needs. */
+/** `over part`: the account exceeds its part. `full`: the account does not, but others hold the bytes that it needs. */
 export type ByteDecision = 'granted' | 'over part' | 'full'
 
 interface WaitingRequest extends StopListener {
@@ -41,40 +41,34 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (granted: boolean) => void
 }
 
-/** One share of the budget. It counts only whole bytes, so that sums return to exactly 0. */
+/** One share of the budget. Only whole bytes are counted, so that sums return to exactly 0. */
 export class ByteShare {
   readonly limit: number
-  /** The limit without the reserve for small things. */
+  /** Large things may use the limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
   /** Up to this total, no account can exceed its part, so small things are granted without a check of the account. */
   readonly #openToSmall: number
-  /** Bytes of large things, by account. */
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Bytes by account. */
   readonly held: ReadonlyCounts<string> = this.#held
-  /** Requests that wait, by account. */
   readonly waiting: ReadonlyCounts<string> = this.#waiting
-  /**
-   * Waiting requests by account. The account that was granted bytes longest ago comes first. A set keeps the order of arrival.
-   */
+  /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
-  /** Whether freed bytes are kept for a large request that waits. */
   #isRoomKept = false
-  /** Bytes of the reserve for newcomers, by the account that holds them, and the size of that reserve. */
+  /** Counts the bytes that newcomers hold in their reserve. */
   readonly #reserved = new Counts<string>()
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether an account that holds no large thing (a newcomer) may hold one beyond the limit. So a job that
-   * takes the whole share for a long time does not delay smaller jobs of other accounts
+   * @param withReserve whether an account that holds no large thing (a newcomer) may hold one beyond the limit. Then a job that
+   *   takes the whole share for a long time does not delay smaller jobs of other accounts
    */
   constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
     this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
-    // If a third is held by others, half of the remaining two thirds is a third.
+    // An account's part is a third at the least: if others hold a third, half of the remaining two thirds is a third.
     this.#openToSmall = this.#limitOfLarge / 3
   }
 
@@ -89,7 +83,6 @@ export class ByteShare {
     return Math.max(this.free, this.limit - this.#limitOfLarge - small)
   }
 
-  /** How many bytes the account may hold now, including what it holds already. */
   partOf(account: string): number {
     return Math.max(0, this.#limitOfLarge - this.#held.total + this.#held.of(account)) / 2
   }
@@ -103,7 +96,7 @@ export class ByteShare {
 
   /** Counts the bytes if the account may hold them now. Release granted bytes exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // A fast path for the usual case, which occurs several times per request.
+    // This fast path decides the usual case, which occurs several times per request.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -114,8 +107,8 @@ export class ByteShare {
   }
 
   /**
-   * Waits until the account may hold the bytes. True when they are counted, false if the signal stopped the wait. Returns a
-   * promise only if it must wait.
+   * Waits until the account may hold the bytes. Returns true when they are counted, and false if the signal stopped the wait.
+   * Returns a promise only if the account must wait.
    */
   reserve(account: string, bytes: number, signal: StopSignal): boolean | Promise<boolean> {
     if (signal.reason !== null) return false
@@ -137,7 +130,7 @@ export class ByteShare {
     })
   }
 
-  /** Counts bytes unconditionally, because they are in memory already. */
+  /** Counts bytes that are in memory already, so nothing can refuse them. */
   hold(account: string, bytes: number): void {
     this.#held.add(account, bytes)
     if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
@@ -156,13 +149,12 @@ export class ByteShare {
     if (this.#queue.size > 0) this.#grantWaiting()
   }
 
-  /** Replaces a count of `from` bytes by one of `to` bytes. */
   resize(account: string, from: number, to: number): void {
     this.hold(account, to)
     this.release(account, from)
   }
 
-  /** Counts granted bytes. They are in the reserve for newcomers if there is no other room. */
+  /** The bytes go to the reserve for newcomers if there is no other room. */
   #take(account: string, bytes: number): void {
     if (this.#reserveLimit > 0 && this.#decideRest(account, bytes) !== 'granted')
       this.#reserved.add(account, bytes)
@@ -174,7 +166,6 @@ export class ByteShare {
     return this.#reserved.total + bytes <= this.#reserveLimit
   }
 
-  /** Decides without the reserve for newcomers. */
   #decideRest(account: string, bytes: number): ByteDecision {
     const decision = this.#decide(account, bytes)
     return decision === 'granted' && this.#isRoomKept && bytes > SMALL_BYTES ? 'full' : decision
@@ -204,9 +195,7 @@ export class ByteShare {
     return hasRoom ? 'granted' : 'full'
   }
 
-  /**
-   * Grants waiting requests until none fits: one release can make room for several, even of accounts that exceeded their part.
-   */
+  /** One release can make room for several requests, even of accounts that exceeded their part. */
   #grantWaiting(): void {
     while (this.#grantNext()) {}
   }
@@ -260,7 +249,7 @@ export class ByteBudget {
   readonly callbacks: ByteShare
   readonly answers: ByteShare
 
-  /** @param maxCallbackBytes limits the share for callbacks, if it is less than their part of the total */
+  /** @param maxCallbackBytes limits the share for callbacks, if that is less than their part of the total */
   constructor(totalBytes: number, maxCallbackBytes: number) {
     this.uploads = new ByteShare(totalBytes * SHARES.uploads)
     this.requests = new ByteShare(totalBytes * SHARES.requests)
@@ -271,23 +260,23 @@ export class ByteBudget {
 }
 
 /*
- * Estimates what things take in memory from the bytes of their text. The factors were measured (`byte-budget.test.ts`) with
- * ASCII text that has one character outside of Latin-1. V8 stores every character of such a text in two bytes, which is the
- * most that a text can take. Node reports only half of the memory of a large text of this kind that was decoded from a buffer;
- * the factors include all of it.
+ * The factors estimate what things take in memory from the bytes of their text. They were measured (`byte-budget.test.ts`) with
+ * ASCII text that has one character outside of Latin-1. V8 stores every character of such a text in two bytes, the most that a
+ * text can take. Node reports only half of the memory of a large text of this kind that was decoded from a buffer, but the
+ * factors include all of it.
  */
 
-/** A body that is being received: one buffer. */
+/** A body that is being received takes one buffer. */
 const UPLOAD_FACTOR = 1
-/** A received body: its buffer, its text, and the messages that were parsed from it. */
+/** A received body takes its buffer, its text, and the messages that were parsed from it. */
 const REQUEST_FACTOR = 5
-/** A request that waits for its job: the messages, from which the job is created again if it no longer exists. */
+/** A request that waits for its job keeps the messages, because the job is created again if it no longer exists. */
 const WAITING_REQUEST_FACTOR = 2
-/** A running job: the JSON text of its messages, and the body of the call, both as text and as a buffer. */
+/** A running job takes the JSON text of its messages, and the body of the call, both as text and as a buffer. */
 const JOB_FACTOR = 5
-/** A callback that is being sent: the content, the payload, and the body made of them, both as text and as a buffer. */
+/** A callback that is being sent takes the content, the payload, and the body made of them, both as text and as a buffer. */
 const CALLBACK_FACTOR = 5
-/** An answer that is being written: the stored result, and the response made from it. */
+/** An answer that is being written takes the stored result, and the response made from it. */
 const ANSWER_FACTOR = 4
 /** What a running job takes in addition to its text: its objects, its slot, its call. */
 const JOB_BYTES = 8 * 1024
@@ -309,7 +298,8 @@ export const callbackBytes = (bodyBytes: number): number => FIXED_BYTES + bodyBy
 export const answerBytes = (textBytes: number): number => FIXED_BYTES + textBytes * ANSWER_FACTOR
 
 /**
- * Estimates a running job from the length of its texts in UTF-16 units, which is exact enough and needs no pass over the texts.
+ * Estimates the bytes of a running job from the length of its texts in UTF-16 units. That is exact enough, and needs no pass
+ * over the texts.
  */
 export function bytesOfJob({
   messagesJson,

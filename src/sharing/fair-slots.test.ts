@@ -6,14 +6,14 @@ import { FairSlots, freeSharedSlots, mayAcquire, reserveOf } from './fair-slots.
 
 const never = new Stop()
 
-/** Creates slots. `granted` lists the accounts in the order in which they got the slots that they asked for with `ask`. */
+/** `granted` lists the accounts in the order in which they got the slots that they asked for with `ask`. */
 function slots(limit: number, reserve = 0) {
   const shared = new FairSlots({ limit, reserve })
   const granted: string[] = []
   const ask = async (account: string, weight = 1): Promise<void> => {
     if (await shared.acquire(account, weight, never)) granted.push(account)
   }
-  /** Releases one slot of each account, one after the other, and waits for each grant, which happens in a microtask. */
+  /** Releases one slot of each account in turn, and waits for each grant, which happens in a microtask. */
   const release = async (...accounts: string[]): Promise<void> => {
     for (const account of accounts) {
       shared.release(account)

@@ -1,5 +1,5 @@
 /**
- * Slots that accounts share, such as those of an upstream: at most `limit` are held at once.
+ * Shares slots between accounts, such as those of an upstream. At most `limit` are held at once.
  *
  * - The next free slot goes to the waiting account that holds fewest slots divided by its weight, and among equals to the one
  *   that released a slot longest ago. Within an account, first come, first served. So an account with many waiting requests
@@ -29,7 +29,7 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** The weight in the account's latest request. It changes only with the account's tier. */
+  /** This is the weight in the account's latest request. It changes only with the account's tier. */
   weight: number
   /** A set keeps the order of arrival, and can remove any request in constant time. */
   readonly requests: Set<WaitingRequest>
@@ -41,14 +41,12 @@ export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** Accounts with waiting requests of normal priority. The one that released a slot longest ago comes first. */
+  /** The queue contains requests of normal priority. The account that released a slot longest ago comes first. */
   readonly #queue: WaitingAccounts = new Map()
-  /** The waiting accounts of all priorities; null until a request has a priority other than normal. */
+  /** Null until a request has a priority other than normal. Before that, `#queue` has all requests. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
-  /** Slots by account. */
   readonly held: ReadonlyCounts<string> = this.#held
-  /** Requests that wait for a slot, by account. */
   readonly waiting: ReadonlyCounts<string> = this.#waiting
 
   constructor(options: FairSlotsOptions) {
@@ -67,8 +65,9 @@ export class FairSlots {
   }
 
   /**
-   * Waits for a slot. True when it is taken, false if the signal stopped the wait. Returns a promise only if it must wait.
-   * @param weight the weight of the account: with twice the weight, it gets twice as many slots while others wait
+   * Waits for a slot. Returns true when the slot is taken, and false if the signal stopped the wait. Returns a promise only if
+   * the account must wait.
+   * @param weight an account with twice the weight gets twice as many slots while others wait
    */
   acquire(
     account: string,
@@ -113,7 +112,6 @@ export class FairSlots {
     while (this.#waiting.total > 0 && this.#held.total < this.limit && this.#grantNext()) {}
   }
 
-  /** Grants the next free slot, if a waiting account may have it. */
   #grantNext(): boolean {
     const queues = this.#queues
     if (queues === null) return this.#grantOf(this.#queue)
@@ -127,7 +125,7 @@ export class FairSlots {
     return false
   }
 
-  /** Grants a slot to the waiting account that holds the fewest slots for its weight, among those that may have one. */
+  /** The slot goes to the account that holds fewest slots for its weight, among those that may have one. */
   #grantOf(queue: WaitingAccounts): boolean {
     let next: string | null = null
     let fewest = Number.POSITIVE_INFINITY
@@ -162,29 +160,26 @@ export class FairSlots {
   }
 }
 
-/** The fraction of the slots that is reserved; at least one slot. */
+/** This fraction of the slots is reserved, but at least one slot. */
 const SLOT_RESERVE = 1 / 16
 /** With fewer slots there is no reserve, because a single account would have too few. */
 const LEAST_SLOTS_WITH_RESERVE = 4
 
-/** How many of a node's slots are reserved. Used for jobs and for pending responses. */
 export function reserveOf(slots: number): number {
   return slots < LEAST_SLOTS_WITH_RESERVE ? 0 : Math.max(1, Math.floor(slots * SLOT_RESERVE))
 }
 
-/** How many slots any account may have now: those that are free without the reserve; 0 or less if there are none. */
+/** Returns how many slots are free without the reserve, so that any account may have them; 0 or less if there are none. */
 export function freeSharedSlots({ limit, reserve }: FairSlotsOptions, held: ReadonlyCounts<string>): number {
   return limit - reserve - held.total
 }
 
-/** Whether the account may have one more slot. */
 export function mayAcquire(slots: FairSlotsOptions, held: ReadonlyCounts<string>, account: string): boolean {
   const { limit, reserve } = slots
   if (held.total < limit - reserve) return true
   return held.total < limit && mayUseReserve(slots, held, account)
 }
 
-/** Whether the account holds few enough slots to use the reserve. */
 export function mayUseReserve(
   { reserveUpTo = 1 }: FairSlotsOptions,
   held: ReadonlyCounts<string>,

@@ -44,7 +44,7 @@ export interface BudgetedJobs {
   /** The account's cost cap, as in `Acceptance`; null for no cap. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
-  /** The new state of earlier runs (`queue/earlier-runs.ts`). The wait for model servers starts now. */
+  /** The new state of earlier runs (`queue/execution-result.ts`). The wait for model servers starts now. */
   readonly earlierJson: string
   readonly nowMs: number
 }

@@ -12,7 +12,7 @@ import type { PastPatience } from './store.ts'
 export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
 /** `CACHE_HIT_USAGE` of a job whose model has a price. */
 export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
-/** The receipt of a job that a cached response completed, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** The receipt of a job that a cached response completed, in the form that `queue/execution-result.ts` writes. */
 export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
 
 /**
@@ -24,7 +24,7 @@ export function createdBefore({ unavailableSinceMs, patienceMs }: PastPatience, 
   return leastJobId(unavailableSinceMs <= beforeMs ? beforeMs : 0)
 }
 
-/** The usage and receipt of an overdue job, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** The usage and receipt of an overdue job, in the form that `queue/execution-result.ts` writes. */
 export function overdueResult(
   earlierJson: string | null,
   isPriced: boolean,

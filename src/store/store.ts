@@ -282,7 +282,7 @@ export interface FailedJob {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** The usage and errors of earlier runs, written by `queue/earlier-runs.ts`. */
+  /** The usage and errors of earlier runs, written by `queue/execution-result.ts`. */
   readonly earlierJson: string
   /** When the job was released, and how long it had waited for model servers until then. */
   readonly sinceMs: number

@@ -1,9 +1,9 @@
 /** Parley's metrics in the Prometheus text format. Their names must not change, because dashboards and alerts use them. */
 import { Registry } from 'prom-client'
 import type { BatchAdvance } from '../batches/progress.ts'
-import type { TaskName } from '../cpu-pool/tasks.ts'
+import type { TaskName } from '../cpu-pool/thread.ts'
 import type { ClaimedJob, FailureCode } from '../job/job.ts'
-import type { ExecutionResult } from '../queue/outcome-and-receipt.ts'
+import type { ExecutionResult } from '../queue/execution-result.ts'
 import type { QuotaReached } from '../queue/quotas.ts'
 import { ENDED_STATUSES } from '../store/batch-store.ts'
 import type { CallbackAttempt, CallbackNext } from '../store/callback-store.ts'

@@ -5,7 +5,7 @@
  */
 
 import { isObject, parseIfJson } from '../json-object.ts'
-import { assertFitsHeap, FITS_ANY_HEAP } from '../json-text/json-heap.ts'
+import { assertFitsHeap, FITS_ANY_HEAP } from '../json-text/read-json.ts'
 
 /** OpenAI, Moonshot and Z.ai respond with 429 and these codes when the account has no credit left. */
 export const NO_CREDIT_CODES: readonly (string | null)[] = [

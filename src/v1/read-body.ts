@@ -4,7 +4,7 @@
  */
 
 import { isUtf8 } from 'node:buffer'
-import type { WantedLine, WrongLine } from '../batches/wanted-line.ts'
+import type { WantedLine, WrongLine } from '../batches/progress.ts'
 import {
   bodyFingerprint,
   type CreateElement,

@@ -5,7 +5,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
 import type { CpuPool } from '../../cpu-pool/cpu-pool.ts'
-import type { TaskInput, TaskName, TaskOutput } from '../../cpu-pool/tasks.ts'
+import type { TaskInput, TaskName, TaskOutput } from '../../cpu-pool/thread.ts'
 import { Stop } from '../../job/stop.ts'
 import { clientGone } from '../errors.ts'
 import '../request-context.ts'

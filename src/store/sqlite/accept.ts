@@ -1,6 +1,6 @@
 /** Stores new jobs in SQLite. */
 
-import { storedText, storedTextOf } from '../compressed-text.ts'
+import { storedText } from '../compressed-text.ts'
 import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import {
   type Accepted,
@@ -15,11 +15,11 @@ import { costOf } from './cost-caps.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
-import { FIND_CACHED } from './response-cache.ts'
+import { findCached } from './response-cache.ts'
 import { storeOutcome } from './settle.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** A new job in the form that the storage thread gets; `sqlite-store.ts` makes it. */
+/** The event loop sends a new job to the storage thread as an array, because copying objects between threads costs more. */
 export type NewJobCells = readonly [
   id: string,
   account: string,
@@ -41,7 +41,10 @@ export type NewJobCells = readonly [
   reserved: number | null,
 ]
 
-/** Where the response for a fingerprint was cached: the row of its job. It may have been deleted since. */
+/**
+ * The row number identifies the job whose response was cached. That job may have been deleted since, so the fingerprint is
+ * compared, too.
+ */
 export type CachedAt = readonly [fingerprint: string, seq: number]
 
 export const acceptOperations = {
@@ -62,7 +65,7 @@ export const acceptOperations = {
       const nextTurns: NextTurns = new Map()
       for (const job of jobs) {
         const [jobId, , , , , , , , , , , , , awaited, cached] = job
-        const contentJson = cached === null ? null : findCached(file, cached, nowMs)
+        const contentJson = cached === null ? null : findCached(file, ...cached, nowMs)
         if (contentJson === null) storeJob(file, node, nowMs, job, nextTurns)
         else {
           storeAnswered(file, nowMs, job, contentJson)
@@ -79,7 +82,10 @@ export const acceptOperations = {
   ),
 }
 
-/** Checks the cost cap. Repeated requests cost nothing, nor do jobs that a cached response completes. */
+/**
+ * Returns null if the account can pay for the jobs. Repeated requests cost nothing, nor do jobs that a cached response
+ * completes.
+ */
 function checkCost(
   file: ServedFile,
   nowMs: number,
@@ -93,60 +99,22 @@ function checkCost(
   let added = 0
   for (const job of jobs) {
     const [cached, reserved] = [job[14], job[17] ?? 0]
-    if (cached === null || findCached(file, cached, nowMs) === null) added += reserved
+    if (cached === null || findCached(file, ...cached, nowMs) === null) added += reserved
   }
   if (added === 0) return null
   const used = costOf(file, account, nowMs)
   return used + added > cap ? { kind: 'over cost cap', used } : null
 }
 
-function findCached(file: ServedFile, [fingerprint, seq]: CachedAt, nowMs: number): string | null {
-  const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
-  return row ? storedTextOf(row, 'content') : null
-}
-
-/** Stores the job as settled. It is never queued or assigned. */
 function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, contentJson: string): void {
-  const [
-    jobId,
-    account,
-    tier,
-    model,
-    ,
-    ,
-    ttlS,
-    tokens,
-    createdAtMs,
-    messages,
-    format,
-    callback,
-    ,
-    ,
-    ,
-    priority,
-    deadlineMs,
-    reserved,
-  ] = job
+  const [jobId, account, tier, model, , , ttlS, tokens, createdAtMs, ...rest] = job
+  const [messages, format, callback, , , , priority, deadlineMs, reserved] = rest
   const seq = file.queue.takeSeq()
   const owesCallback = callback !== null
+  const hasCallback = owesCallback ? 1 : 0
   const times = [createdAtMs, createdAtMs, nowMs] as const
-  const state = ['completed', null, null, 1] as const
-  insertJob(file, [
-    jobId,
-    seq,
-    account,
-    tier,
-    model,
-    ...state,
-    ttlS,
-    tokens,
-    owesCallback ? 1 : 0,
-    ...times,
-    '',
-    priority,
-    deadlineMs,
-    reserved,
-  ])
+  const values = [jobId, seq, account, tier, model, 'completed', null, null, 1, ttlS, tokens] as const
+  insertJob(file, [...values, hasCallback, ...times, '', priority, deadlineMs, reserved])
   insertRequest(file, seq, messages, format, callback)
   const bytes = requestBytes(messages, format, callback)
   const row = { seq, jobId, account, model, owesCallback, openJobs: 0, bytes, reserved: 0 } as const
@@ -155,7 +123,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 }
 
 /**
- * Stores the key for these jobs. If it is already stored and one of its jobs exists, returns the result for a repeated request.
+ * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise, returns the result
+ * for a request that repeats an earlier one.
  */
 function rememberKey(
   file: ServedFile,
@@ -166,7 +135,7 @@ function rememberKey(
   const { key, fingerprint, untilMs } = idempotency
   const account = jobs[0]?.[1] ?? ''
   const row = [account, key, fingerprint, JSON.stringify(jobs.map(([id]) => id)), untilMs] as const
-  // Nearly every key is new.
+  // Nearly every key is new, so most requests need only this statement.
   if (file.prepare(INSERT_KEY).run(...row).changes > 0) return null
   const earlier = findEarlier(file, account, idempotency, nowMs)
   if (earlier === null) file.prepare(REPLACE_KEY).run(...row)
@@ -183,11 +152,12 @@ function findEarlier(
   if (!earlier || Number(earlier.until_ms) <= nowMs) return null
   if (earlier.fingerprint !== fingerprint) return { kind: 'conflict' }
   const jobIds: string[] = JSON.parse(String(earlier.job_ids))
-  // The request is accepted again only if none of its jobs exists. Otherwise those that exist would run twice.
+  // If no job of the earlier request exists any longer, the request may create them again. If some exist, those would run
+  // twice.
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** The turns of the account's next jobs, by route, as far as they are known: jobs of a batch follow each other. */
+/** Jobs of a batch follow each other, so the first one on a route determines the turns of the others. */
 type NextTurns = Map<string, number>
 
 function storeJob(
@@ -220,7 +190,6 @@ function storeJob(
   file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
-/** @param values the values of `INSERT_JOB`, in order */
 function insertJob(file: ServedFile, values: readonly (string | number | null)[]): void {
   if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
 }
@@ -236,7 +205,7 @@ function insertRequest(
   file.prepare(INSERT_REQUEST).run(seq, plain ?? '', format, callback, compressed, bytes)
 }
 
-/** Inserts nothing if the account does not exist. */
+/** The insert changes no row if the account does not exist. */
 const INSERT_JOB = `
   insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
     input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms, reserved)

@@ -27,7 +27,7 @@ before(async () => {
   original = readFileSync(file)
 })
 
-/** A folder with `parley.db`, which holds jobs in every state, and the path of a backup. */
+/** Returns a folder with `parley.db`, which holds jobs in every state, and the path of a backup. */
 async function populatedFolder(t: TestContext) {
   const folder = await folderForTest(t)
   const [file, target] = [join(folder, 'parley.db'), join(folder, 'copy.db')]
@@ -132,7 +132,7 @@ test('an interrupted backup leaves nothing behind', async (t) => {
   migrateFile(file)
   const controller = new AbortController()
   const backup = backUpFile(file, target, quietly({ signal: controller.signal }))
-  // By now, the temporary file exists.
+  // The temporary file exists by now.
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(readdirSync(folder).filter((name) => name.endsWith('.partial')).length, 1)
   controller.abort()

@@ -1,4 +1,4 @@
-/** Backs up a database file into another file, even while a server is running, and replaces a database with a backup. */
+/** Backs up a database file while a server may be using it, and replaces a database with a backup. */
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -21,14 +21,12 @@ import { DatabaseProblem } from '../database-problem.ts'
 import { syncFolderOf } from '../sync-folder.ts'
 import { type DatabaseSummary, holdsAnything, openReadOnly } from './database-summary.ts'
 import { lockForRestoring } from './opening.ts'
-import type { SnapshotResult } from './snapshot-thread.ts'
+import type { SnapshotResult, VacuumTask } from './vacuum-thread.ts'
 
 export interface WriteOptions {
-  /** Whether an existing file may be replaced. */
   readonly force: boolean
-  /** An abort leaves no file behind. A backup that is written on a thread ends only with the process. */
+  /** An abort removes the unfinished file. The thread that writes the file continues until the process exits. */
   readonly signal: AbortSignal
-  /** Called periodically with the number of bytes written so far. */
   readonly onProgress: (bytes: number) => void
 }
 
@@ -38,11 +36,10 @@ export interface RestoreOptions extends WriteOptions {
 
 export interface Restored {
   readonly summary: DatabaseSummary
-  /** The new path of the previous database; null if there was none. */
+  /** The previous database has this path now; null if there was none. */
   readonly keptAside: string | null
 }
 
-/** The suffixes of a database file and of the files that belong to it. */
 const SIBLINGS = ['', '-wal', '-shm', '-journal', '.lock', '.lock-journal', '.admin-token']
 
 export async function backUpFile(
@@ -85,16 +82,15 @@ function refuseToReplace(target: string): void {
 }
 
 /**
- * Replaces the database with a backup, and keeps the old file under another name. The backup is read as a database, not copied
- * as bytes. So if it is a copy of a whole data folder, its write-ahead log is included, and a damaged backup replaces nothing.
+ * Replaces the database with a backup, and keeps the old file under another name. SQLite reads the backup, instead of copying
+ * its bytes. So the write-ahead log of a copied data folder is included, and a damaged backup replaces nothing.
  */
 export async function restoreFile(backup: string, path: string, options: RestoreOptions): Promise<Restored> {
   if (!statSync(backup, { throwIfNoEntry: false })?.isFile())
     throw new DatabaseProblem(`There is no file ${backup}.`)
   const lock = lockForRestoring(path)
   try {
-    // The lock is next to the path that servers use. If that path is a link, everything else is next to the file that it points
-    // to.
+    // Servers lock the configured path. If that path is a link, the other files are next to the file that the link points to.
     const place = existsSync(path) ? realpathSync(path) : path
     if (realpathSync(backup) === place) throw new DatabaseProblem(`${backup} is the database itself.`)
     if (!options.force && holdsSomething(place)) {
@@ -117,7 +113,7 @@ export async function restoreFile(backup: string, path: string, options: Restore
   }
 }
 
-/** Whether the database contains anything. A file that cannot be read counts as not empty. */
+/** Returns true for a file that cannot be read, because that file may contain data, too. */
 function holdsSomething(path: string): boolean {
   if (sizeOf(path) === 0) return sizeOf(`${path}-wal`) > 0
   try {
@@ -137,7 +133,7 @@ function sizeOf(path: string): number {
 }
 
 /**
- * Gives new files to the owner of the database, because root often restores a backup for a server that runs as another user.
+ * Root often restores a backup for a server that runs as another user. Without this, that server could not open the new files.
  */
 function giveToOwnerOf(path: string, made: readonly string[]): void {
   if (process.geteuid?.() !== 0) return
@@ -146,8 +142,8 @@ function giveToOwnerOf(path: string, made: readonly string[]): void {
 }
 
 /**
- * Renames the old database and its logs. The write-ahead log comes first, because an old one would corrupt a new file. If the
- * file system supports hard links, the old file also keeps its name until the new one replaces it.
+ * Renames the old database and its logs. The write-ahead log must be renamed first, because SQLite would apply an old log to
+ * the new file. With a hard link, the database also keeps its name until the new file replaces it.
  */
 function putAside(path: string, nowMs: number): string | null {
   const aside = `${path}.replaced-${new Date(nowMs).toISOString().replaceAll(':', '-')}`
@@ -166,7 +162,7 @@ const PROGRESS_MS = 500
 
 interface Snapshot {
   readonly summary: DatabaseSummary
-  /** The temporary path, in the folder of the final one. */
+  /** The temporary file is in the folder of the final one, because a rename to another file system would fail. */
   readonly file: string
   /** Renames the file durably and atomically. */
   putInPlace(): void
@@ -174,9 +170,8 @@ interface Snapshot {
 }
 
 /**
- * Takes a snapshot of a database file, even while a server uses it: one complete and checked file with everything that was
- * committed before. It has a temporary name until it is put in place. Rejects with a `DatabaseProblem` for problems that the
- * operator must fix. After a rejection, no file is left behind.
+ * Copies everything that was committed before the call into one file, and checks the copy. The copy has a temporary name until
+ * `putInPlace`. Rejects with a `DatabaseProblem` for problems that the operator must fix, and then leaves no file behind.
  */
 async function takeSnapshot(
   from: string,
@@ -208,7 +203,7 @@ async function takeSnapshot(
   }
 }
 
-/** Creates the empty file. It is private, because it will contain conversations and signing secrets. */
+/** Only the owner can read the file, because it will contain conversations and signing secrets. */
 function makePrivate(file: string): void {
   try {
     closeSync(openSync(file, 'wx', 0o600))
@@ -218,7 +213,8 @@ function makePrivate(file: string): void {
 }
 
 function runInThread(from: string, to: string): Promise<SnapshotResult> {
-  const thread = new Worker(moduleURL('./snapshot-thread.ts', import.meta.url), { workerData: { from, to } })
+  const workerData: VacuumTask = { from, to }
+  const thread = new Worker(moduleURL('./vacuum-thread.ts', import.meta.url), { workerData })
   return new Promise((resolve, reject) => {
     thread.once('message', resolve)
     thread.once('error', reject)

@@ -1,4 +1,4 @@
-/** Callbacks in a SQLite file from which the account is missing. */
+/** Tests callbacks in a SQLite file that has no row for their account. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'

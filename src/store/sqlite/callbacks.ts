@@ -1,4 +1,4 @@
-/** Pending callbacks in SQLite, and how the callback that reports the end of a batch is stored. */
+/** Leases and records pending callbacks in SQLite, and stores the callback that reports the end of a batch. */
 
 import type { BatchReport, BatchStep } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
@@ -21,7 +21,6 @@ import { read, runSteps, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
 export const callbackOperations = {
-  /** Returns the columns that `readDue` reads. */
   takeCallbacks: write(
     (file: ServedFile, { node, queue, limit, nowMs, leaseUntilMs }: TakeCallbacks): Cell[][] => {
       const rows = file.cells(DUE, DELIVERY_QUEUES.indexOf(queue), nowMs, limit)
@@ -29,13 +28,11 @@ export const callbackOperations = {
     },
   ),
 
-  /** Returns the columns that `readDue` reads. */
   takeDeferred: write((file: ServedFile, { node, deferred, leaseUntilMs }: TakeDeferred): Cell[][] => {
     const rows = deferred.flatMap(({ jobId, attempts }) => file.cells(DEFERRED, jobId, attempts))
     return lease(file, rows, node, leaseUntilMs)
   }),
 
-  /** Returns the columns that `readBody` reads. */
   loadCallback: read((file: ServedFile, jobId: string, attempt: number): Cell[] | null => {
     const [row] = file.cells(BODY, jobId, attempt)
     if (row) row[CONTENT] = asText(row[CONTENT])
@@ -63,9 +60,13 @@ export const callbackOperations = {
       file.prepare(DEFER).run(dueAtMs, jobId, attempt, node)
     }
   }),
+
+  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
+    runSteps(file, advanceBatch(SQLITE, (report) => reportEnd(file, report)).steps(step)),
+  ),
 }
 
-/** @param rows the last cell of each row is the row number, which this removes */
+/** @param rows rows of `DUE_COLUMNS`; this removes the row number at the end of each */
 function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: number): Cell[][] {
   const update = file.prepare(LEASE)
   for (const row of rows) update.run(node, leaseUntilMs, row.pop() ?? null)
@@ -73,8 +74,8 @@ function lease(file: OpenFile, rows: Cell[][], node: string, leaseUntilMs: numbe
 }
 
 /**
- * The columns that `readDue` reads, and the row number, which `LEASE` needs. SQLite knows the lengths without reading the
- * texts.
+ * `readDue` reads these columns by position, except the row number at the end, which `LEASE` needs. SQLite computes the lengths
+ * without reading the texts.
  */
 const DUE_COLUMNS = `c.job_id, c.attempt + 1, c.tries + 1, c.account, c.owed_since_ms, substr(r.callback, 1, ${URL_PREFIX}),
   octet_length(r.callback) + ${resultBytesOf('o')}, c.seq`
@@ -85,7 +86,7 @@ export function readDue(cells: readonly Cell[]): DueCallback {
 }
 
 const CONTENT = 5
-/** The columns that `readBody` reads. */
+/** `readBody` reads these columns by position. */
 const BODY_COLUMNS = `j.id, r.callback, j.status, j.created_at_ms, j.settled_at_ms, ${textOf('o', 'content')}, o.error, o.usage,
   a.secret, a.previous_secret, a.rotated_at_ms`
 
@@ -110,7 +111,7 @@ const BODY = `
   select ${BODY_COLUMNS} from jobs j join callbacks c on c.seq = j.seq
   join requests r on r.seq = c.seq join outcomes o on o.seq = c.seq left join accounts a on a.name = c.account
   where j.id = ? and c.attempt = ? and c.due_at_ms is not null and c.under_way`
-/** Finds the job by its ID first, because the key of callbacks is the job's row number. */
+/** Callbacks have an index by row number, but none by job ID. So the statement finds the row number of the job first. */
 const RECORD = `
   update callbacks set due_at_ms = ?1, delivered_at_ms = ?2, failed_at_ms = ?3, node = null, under_way = 0,
     tries = tries - ?4, lane = case when ?1 is null then lane else 1 end,
@@ -121,14 +122,11 @@ const DEFER = `
   update callbacks set attempt = attempt - 1, tries = tries - 1, under_way = 0, due_at_ms = ?
   where seq = (select seq from jobs where id = ?) and attempt = ? and node = ?`
 
-/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
-export const batchStepOperations = {
-  advanceBatch: write((file: ServedFile, step: BatchStep): boolean =>
-    runSteps(file, advanceBatch(SQLITE, (report) => owe(file, report)).steps(step)),
-  ),
-}
-
-function* owe(
+/**
+ * Stores the callback that reports the end of a batch. Every callback belongs to a job, so this also stores a finished job
+ * without a model (`NO_MODEL`).
+ */
+function* reportEnd(
   file: ServedFile,
   { batchId, account, callback, createdAtMs, nowMs }: BatchReport,
 ): Steps<void> {

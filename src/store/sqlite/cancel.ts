@@ -1,4 +1,7 @@
-/** Cancels jobs in SQLite. The rows of `cancelled_jobs` inform the server, because another process may cancel jobs. */
+/**
+ * Cancels jobs in SQLite. Commands cancel jobs in their own process, so the table `cancelled_jobs` tells the server which
+ * executions to stop.
+ */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
@@ -10,7 +13,6 @@ import type { ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { ADD_TO_QUOTAS, ADD_TO_USAGE, MAX_TOKENS } from './sums.ts'
 
-/** Settles the open jobs that meet the condition. Returns how many. */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { errorJson, usageJson, nowMs } = outcome
   const ended = yield sql`
@@ -37,7 +39,7 @@ export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number
 export const cancelledOperations = {
   takeCancelled: write((file: ServedFile, _node: string): Claim[] => {
     const rows = file.prepare(TAKE_CANCELLED).all(MAX_CANCELLED)
-    // Another process may have cancelled these jobs, so the counts of queued and assigned jobs may still include them.
+    // A command may have cancelled these jobs in its own process, which does not change the counts in this process.
     if (rows.length > 0) file.queue.recount(file)
     return rows.map((row) => ({ jobId: textOf(row, 'job_id'), attempt: numberOf(row, 'attempt') }))
   }),

@@ -1,5 +1,6 @@
 /**
- * The plans of the statements that find queued jobs in SQLite: what they read does not depend on the length of other queues.
+ * Tests the plans of the statements that find queued jobs in SQLite: what they read must not depend on the length of other
+ * queues.
  */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -12,7 +13,7 @@ import { openStore } from '../open.ts'
 import { LANE, QUEUED, QUEUED_SUSPECTS, SUSPECTS, WALK } from './claim.ts'
 import { FIND, FIND_OF_ACCOUNT } from './overdue.ts'
 
-/** The index that each statement must use, and its conditions on it. */
+/** The index that each statement must use, and its conditions on the index. */
 const EXPECTED = [
   ['a walk', WALK, /jobs_by_route \(route=\? AND \(turn,id\)>\(\?,\?\)\)/],
   ['the lane of an account', LANE, /jobs_in_lanes \(account=\? AND route=\?/],

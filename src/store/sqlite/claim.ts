@@ -1,4 +1,4 @@
-/** Claims queued jobs in SQLite: by a walk of a route, from one account, or suspects. */
+/** Claims queued jobs in SQLite: jobs of a route in fair order, jobs of one account, or suspects. */
 import { wholeMs } from '../../clock.ts'
 import type { Priority } from '../../job/priority.ts'
 import { isBefore, type Place } from '../route-places.ts'
@@ -20,8 +20,7 @@ import type { Cell, ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 import { asText, textOf } from './texts.ts'
 
-/** Claimed jobs in the form that is sent between threads. `readClaimedJob` reads each row. */
-export interface ClaimedRows {
+interface ClaimedRows {
   readonly rows: Cell[][]
   readonly mayHaveMore: boolean
 }
@@ -88,7 +87,7 @@ function find(file: ServedFile, limit: number, from: ClaimFrom): Found {
   return { ids: rows.map(([id]) => String(id)), mayHaveMore: rows.length === limit }
 }
 
-/** Reads the jobs of the route one by one, starting at the route's place. */
+/** Reads the jobs of the route one by one, starting at the route's place (`RoutePlaces`). */
 function walk(file: ServedFile, limit: number, { route, keepsPlace, ...except }: ClaimOfRoute): Found {
   const [exceptAccounts, exceptJobs] = [new Set(except.exceptAccounts), new Set(except.exceptJobs)]
   const from = file.places.place(route)
@@ -133,7 +132,7 @@ export function readClaimedJob(cells: readonly Cell[]): Claimed['jobs'][number] 
     cacheTtlMs: wholeMs(Number(ttlS)),
     inputTokens: Number(tokens),
     createdAtMs: Number(createdAtMs),
-    // The row was read before the claim incremented its attempt.
+    // The claim increments the attempt after this row was read.
     attempt: Number(attempt) + 1,
     crashCount: Number(deaths),
     crashedAlone: Number(deaths) > 0 && crashedAlone === deaths,
@@ -169,7 +168,7 @@ const CLAIM = `
   where id = ?`
 const TEXTS = `
   select ${MESSAGES_TEXT}, r.response_format, r.callback from jobs j join requests r on r.seq = j.seq where j.id = ?`
-/** Jumps in the index from one route to the next, without reading the jobs in between. */
+/** The recursion jumps in the index from one route to the next, without reading the jobs in between. */
 const ROUTES = `with recursive routes (route) as (
     select min(route) from jobs indexed by jobs_by_route where turn is not null
     union all
@@ -185,7 +184,7 @@ const QUEUE_DEPTHS = `
   ${ROUTES}
   select r.route, (select count(*) ${COUNTED}) as jobs, (select min(id) ${COUNTED}) as oldest
   from routes r where r.route is not null`
-/** The first row has the next deadline; the others have the routes. */
+/** The first row has the next deadline. Each of the other rows has a route. */
 export const QUEUED = `
   ${ROUTES}
   select null as route, (

@@ -1,4 +1,7 @@
-/** Cost caps in SQLite: what counts towards them, and the jobs that wait for the budget of their account. */
+/**
+ * Computes what counts towards the cost cap of an account in SQLite, and queues the jobs that wait for the budget of their
+ * account.
+ */
 import { monthOf } from '../../job/month.ts'
 import {
   BUDGET_QUEUES,
@@ -55,12 +58,12 @@ export const costCapOperations = {
   }),
 }
 
-/** What the account's jobs cost this month, plus what its open jobs may cost. */
+/** Returns what the account's finished jobs cost this month, plus what its open jobs may cost. */
 export function costOf(file: ServedFile, account: string, nowMs: number): number {
   return file.usage.costOf(file, account, monthOf(nowMs)) + file.quotas.reservedOf(file, account)
 }
 
-/** Jumps in the index from one account with queued jobs to the next, without reading the jobs in between. */
+/** The recursion jumps in the index from one account to the next, without reading the jobs in between. */
 const ACCOUNTS = `
   with recursive found (account) as (
     select min(account) from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0

@@ -1,31 +1,30 @@
-/** Reads a database file without changing it: whether it belongs to Parley, whether it is damaged, and what it contains. */
+/**
+ * Reads a database file without changing it: checks that it is an undamaged database of Parley, and summarizes its contents.
+ */
 import { statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { Status } from '../../job/job.ts'
 import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { BUSY_TIMEOUT_MS } from './opening.ts'
 import { newerSchema, schemaVersion } from './schema.ts'
 
 export interface DatabaseSummary {
   readonly bytes: number
-  /** The version of the schema. */
   readonly schema: number
-  /** Migrations that the next start applies. */
+  /** How many migrations the next start will apply. */
   readonly schemaSteps: number
   readonly accounts: number
   readonly keys: number
   readonly jobs: Readonly<Record<Status, number>>
   readonly callbacksOwed: number
-  /** When the newest job was created; null if there are no jobs. */
+  /** The time is null if there are no jobs. */
   readonly newestJobAtMs: number | null
 }
 
-/** How long a read waits for a writer in another process. */
-const BUSY_TIMEOUT_MS = 5000
-
 /**
- * Opens a file, which the caller must close. Throws a `DatabaseProblem` if it is not a database of Parley or has a newer
- * schema.
+ * Opens a file, which the caller must close. Throws a `DatabaseProblem` if the file is not a database of Parley, or if a newer
+ * version of Parley wrote it.
  */
 export function openReadOnly(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
@@ -33,7 +32,7 @@ export function openReadOnly(path: string): DatabaseSync {
     const schema = schemaVersion(db)
     if (schema === 0) throw new DatabaseProblem(`${path} is not a database of Parley.`)
     if (schema > MIGRATIONS.length) throw newerSchema(schema)
-    // The version alone proves nothing, because databases of other programs may have one.
+    // The version alone proves nothing, because other programs number their schemas, too.
     const tables = db.prepare(
       `select count(*) as found from sqlite_schema where type = 'table' and name in ('accounts', 'keys', 'jobs')`,
     )
@@ -45,14 +44,14 @@ export function openReadOnly(path: string): DatabaseSync {
   }
 }
 
-/** Returns the first fault that SQLite finds in the file, or null. Reads the whole file. */
+/** Returns the first fault in the file, or null. Takes long for a large file, because SQLite reads all of it. */
 export function faultOf(db: DatabaseSync): string | null {
   const [row] = db.prepare('pragma integrity_check(1)').all()
   const found = String(row?.integrity_check)
   return found === 'ok' ? null : found
 }
 
-/** Works for the schema of every earlier version. */
+/** Also works for files with the schema of any earlier version. */
 export function summaryOf(db: DatabaseSync, path: string): DatabaseSummary {
   const numberOf = (sql: string) => Number(db.prepare(sql).get()?.number)
   const byStatus = db.prepare('select status, count(*) as jobs from jobs group by status').all()

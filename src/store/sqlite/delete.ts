@@ -1,10 +1,12 @@
-/** Deletes the rows of finished jobs and of whole accounts in SQLite. Their bytes stay in free pages until a scrub (`scrub.ts`). */
+/**
+ * Deletes finished jobs and whole accounts in SQLite. Deleted bytes stay in free pages of the file until a scrub removes them.
+ */
 import type { AccountDeleted } from '../admin-action-store.ts'
 import { type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import type { OpenFile } from './open-file.ts'
-import { write } from './operation.ts'
+import { read, write } from './operation.ts'
 import { ADD_TO_QUOTAS } from './sums.ts'
 
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
@@ -24,7 +26,7 @@ export function* deleteJobs(rows: readonly Row[]): Steps<void> {
 export const deletionOperations = {
   deleteAccount: write((file: OpenFile, account: string, usageAs: string): AccountDeleted => {
     if (HAS_OPEN_JOBS.some((sql) => file.prepare(sql).get(account))) return 'has open jobs'
-    // Jobs that finished in the same transaction have sums that are not written yet.
+    // Jobs that finished in this transaction may have usage that is not in the tables yet.
     file.usage.write(file)
     file.quotas.write(file)
     file.prepare('update usage set account = ? where account = ?').run(usageAs, account)
@@ -32,13 +34,25 @@ export const deletionOperations = {
     const { changes } = file.prepare('delete from accounts where name = ?').run(account)
     return changes > 0 ? 'deleted' : 'unknown'
   }),
+
+  /**
+   * Rewrites the file without free pages, and empties the write-ahead log, which still contains the deleted data. Throws if
+   * another process keeps reading the file. This is declared as a read because `vacuum` cannot run in a transaction.
+   */
+  scrub: read(({ db }: OpenFile): void => {
+    // The copy is as large as the database, so it might not fit into memory.
+    db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
+    const row = db.prepare('pragma wal_checkpoint(truncate)').get()
+    if (row?.busy !== 0)
+      throw new Error('another process reads the database, so its log could not be emptied')
+  }),
 }
 
-/** Queued jobs and held jobs are in separate indexes. */
+/** One index contains the queued jobs, another the held ones. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )
-/** The account's sums of quotas stay as long as its jobs, because the sums must match what is stored. */
+/** The sums of an account that still has jobs stay, because the sums must match the stored jobs. */
 const DELETE_OF_ACCOUNT = [
   ...['keys', 'turns', 'idempotency', 'callbacks'].map((table) => `delete from ${table} where account = ?`),
   'delete from quota_sums where account = ? and open_jobs = 0 and stored_bytes = 0',

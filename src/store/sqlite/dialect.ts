@@ -1,4 +1,6 @@
-/** What the shared SQL needs to know about SQLite. The rows of a job have the same number, `seq`, by which they are joined. */
+/**
+ * Implements for SQLite what differs in the SQL that both stores share. Rows of the same job have the same row number, `seq`.
+ */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { IS_JOB } from '../job-rows.ts'
@@ -10,7 +12,7 @@ import { deleteJobs } from './delete.ts'
 import { textOf } from './texts.ts'
 
 export const SQLITE: Dialect = {
-  // Scanning this many takes the storage thread two milliseconds.
+  // The storage thread scans this many rows in two milliseconds.
   chunkRows: 500,
   greatest: (one, other) => sql`max(${one}, ${other})`,
   jobId: (id) => sql`${id}`,
@@ -29,7 +31,7 @@ export const SQLITE: Dialect = {
   linesOf: (lines) => sql`
     select value ->> 0 as line, value ->> 1 as custom_id, value ->> 2 as job_id
     from json_each(${JSON.stringify(lines.map(({ line, customId, jobId }) => [line, customId, jobId]))})`,
-  // No other node uses the file.
+  // Only one server uses a SQLite file.
   liveNodes: sql`select '' as node where false`,
 
   quotaUseOf: (account) =>
@@ -56,7 +58,7 @@ export const SQLITE: Dialect = {
     crashCount: sql`j.deaths`,
   },
 
-  // The indexes of open jobs contain no finished jobs, so they stay small.
+  // The indexes of open jobs stay small, because they contain no finished jobs.
   jobsWith: (status, columns, condition) => {
     if (status === 'pending')
       return sql`select ${columns} from jobs indexed by jobs_by_age where turn is not null and ${condition}`
@@ -65,7 +67,9 @@ export const SQLITE: Dialect = {
       select ${columns} from jobs indexed by jobs_returned where turn is not null and attempt > 0 and ${condition}`
   },
 
-  /** Row numbers are in the order of acceptance, like IDs. If the job was deleted, the position is that of the next job. */
+  /**
+   * Row numbers increase with the time of acceptance, like IDs. If the job was deleted, the next job determines the position.
+   */
   callbacksBefore: (jobId, onlyFailed, columns) => {
     const before = sql`coalesce((
       select seq from jobs j where id >= ${jobId} and (id = ${jobId} or ${raw(IS_JOB)}) order by id limit 1
@@ -89,7 +93,7 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
-  /** Nothing to lock, because writes never run concurrently. */
+  /** The storage thread runs one write at a time, so no lock is needed. */
   lockAccount: () => sql`select 1`,
   lockOpenJob: (jobId) =>
     sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,

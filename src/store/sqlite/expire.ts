@@ -14,14 +14,13 @@ import { runSteps, write } from './operation.ts'
 const { purgeFiles } = fileOperations(SQLITE)
 const { forgetReruns } = rerunOperations(SQLITE)
 
-/** How many rows of each kind a step examines. */
 const STEP = 400
 
 export const expireOperations = {
   /** Runs one step. Returns whether another step would find work now. */
   expire: write((file: ServedFile, expiry: Expiry): boolean => {
-    // Only the oldest responses are examined. One with a long TTL delays the deletion of later ones with a shorter TTL, by at
-    // most an hour (SPEC §2.1).
+    // Each step examines only the oldest responses. One with a long TTL delays the deletion of later ones with a shorter TTL,
+    // by at most an hour (SPEC §2.1).
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)
@@ -33,8 +32,8 @@ export const expireOperations = {
 }
 
 /**
- * Jobs are in order of creation, and none that is younger than the retention can have expired. So only the oldest rows are
- * examined. A row that cannot be deleted yet is examined only once per round, because the next step continues after it.
+ * Jobs that are younger than the retention cannot have expired, so this examines only older ones, in the order of their IDs.
+ * The next step continues after the last row. So each round examines a row only once, even if the row cannot be deleted yet.
  */
 function expireJobs(file: ServedFile, expiry: Expiry): number {
   const before = leastJobId(expiry.nowMs - expiry.retentionMs)

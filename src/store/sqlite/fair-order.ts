@@ -1,6 +1,6 @@
 /**
- * Fair order (`job/tier.ts`) in SQLite: the turns of jobs that join the queue. They follow from the queued jobs and from how
- * far the route has been claimed, so no other state is stored.
+ * Computes the turns of jobs that join the queue in SQLite (fair order, `job/tier.ts`). A turn depends only on the queued jobs
+ * and on how far nodes have claimed the route, so nothing else is stored.
  */
 import type { RoutePlaces } from '../route-places.ts'
 import type { OpenFile } from './open-file.ts'
@@ -9,15 +9,14 @@ interface File extends Pick<OpenFile, 'prepare'> {
   readonly places: RoutePlaces
 }
 
-/** The turn of a job that returns to the head of its route. */
 export function headTurn(file: File, route: string): number {
   const turn = file.places.turn(route)
   return Number(file.prepare(HEAD).get(route, turn)?.turn ?? turn)
 }
 
 /**
- * The turn of a new job: that of the first job of the route, or one step after the last job of its account on the route,
- * whichever is later.
+ * Returns the turn of a new job: one step after the last queued job of its account on the route, but not before the head of the
+ * route.
  */
 export function nextTurn(file: File, account: string, route: string, step: number): number {
   const head = headTurn(file, route)

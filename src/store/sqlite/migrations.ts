@@ -1,8 +1,8 @@
 /**
- * The SQLite schema, as a list of migrations. A released migration is never changed; add a new one instead.
+ * Lists the migrations of the SQLite schema. Never change a released migration; add a new one instead.
  *
- * A job has a row in three tables, to which rows are only added at the end: `jobs` (small, and the only one that is updated),
- * `requests` (conversations) and `outcomes`. So settling a job never rewrites its conversation.
+ * A job has a row in each of three tables: `jobs`, `requests` (conversations) and `outcomes`. Only the small rows of `jobs` are
+ * updated, so settling a job never rewrites its conversation.
  */
 
 const first = `
@@ -113,7 +113,10 @@ create table probe (at_ms integer not null) strict;
 insert into probe values (0);
 `
 
-/** Usage, caps, suspended accounts, cancelled jobs and the audit log. Jobs that were settled before count as usage, too. */
+/**
+ * Adds usage, caps, suspended accounts, cancelled jobs and the audit log. Jobs that were settled before this migration count as
+ * usage, too.
+ */
 const second = `
 alter table accounts add column suspended_at_ms integer;
 alter table accounts add column cap_jobs integer;
@@ -158,8 +161,8 @@ create index audit_by_account on audit (account, id);
 `
 
 /**
- * Quotas: the limits of accounts, and what accounts have open and stored. The next start of a server counts what is stored
- * already.
+ * Adds quotas: the limits of accounts, and how many jobs and bytes each account has. The next start of a server counts the jobs
+ * that are already stored (`countOnce`).
  */
 const third = `
 alter table accounts add column cap_open_jobs integer;
@@ -177,7 +180,7 @@ create table quota_state (counted integer not null) strict;
 insert into quota_state values (0);
 `
 
-/** Jobs that wait for a model server: claims skip their route, and the usage of their runs is stored. */
+/** Lets jobs wait for a model server: claims skip their route, and the usage of their runs is stored. */
 const fourth = `
 alter table jobs add column route text not null default ''; -- the targets that it may be sent to; empty if not known
 alter table jobs add column earlier text; -- what its runs used and met, if one had to wait
@@ -187,9 +190,9 @@ create index jobs_by_route on jobs (route, turn, id) where turn is not null;
 `
 
 /**
- * Claims by route, lane and suspects. The next start of a server drops the indexes that these replace (`dropUnusedIndexes`).
- * The migration does not, because a command may apply it while a server of an earlier version still uses them. The tables
- * `line` and `turns` are no longer used.
+ * Adds the indexes for claims by route, lane and suspects. The next start of a server drops the indexes that these replace
+ * (`dropUnusedIndexes`). This migration does not, because a command may apply it while a server of an earlier version still
+ * uses them. The tables `line` and `turns` are no longer used.
  */
 const fifth = `
 alter table jobs add column started integer not null default 0; -- the attempt under which the start of a suspect was recorded
@@ -198,19 +201,16 @@ create index jobs_in_lanes on jobs (account, route, turn, id) where turn is not 
 create index jobs_suspected on jobs (deaths, turn, id) where turn is not null and deaths > 0;
 `
 
-/** Adds the URL that receives the events of an account's jobs. */
 const sixth = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/** Priorities, and the deadlines at which unfinished jobs fail. */
 const seventh = `
 alter table jobs add column priority text; -- null for normal
 alter table jobs add column deadline_ms integer; -- null for never
 create index jobs_by_deadline on jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-/** Adds files of accounts. */
 const eighth = `
 create table files (
   id text primary key,
@@ -233,7 +233,7 @@ create table file_pieces (
 ) strict;
 `
 
-/** Reruns: what operators request, and later the link between the two jobs. */
+/** Adds reruns: what operators request, and later the link between the two jobs. */
 const ninth = `
 create table reruns (
   id text primary key,              -- the job that it repeats, and a number
@@ -251,7 +251,6 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
-/** Batches of accounts, and the lines of batches that are running. */
 const tenth = `
 create table batches (
   id text primary key,
@@ -284,7 +283,6 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
-/** Adds labels of keys. */
 const eleventh = `
 alter table keys add column label text; -- what the operator calls it
 `
@@ -303,7 +301,7 @@ create table admin_tokens (
 create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at_ms is null;
 `
 
-/** What jobs cost, in millionths of the currency. */
+/** Adds the cost of jobs, in millionths of the currency. */
 const thirteenth = `
 alter table jobs add column reserved integer; -- what it may cost; null if its model has no price
 alter table usage add column cost integer; -- null if no model had a price
@@ -312,14 +310,13 @@ alter table accounts add column cap_cost integer;
 `
 
 /**
- * Jobs whose wait did not begin with their creation: they were released to wait, or have waited for the budget of their
- * account.
+ * Adds an index of the jobs whose wait began after their creation: they were released to wait, or have waited for the
+ * budget of their account.
  */
 const fourteenth = `
 create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/** Compressed texts (`compressed-text.ts`). */
 const fifteenth = `
 alter table requests add column messages_bytes integer; -- before the bytes, so that SQLite need not read past them
 alter table requests add column messages_zstd blob;

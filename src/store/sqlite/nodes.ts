@@ -1,6 +1,7 @@
 /**
- * Leases on SQLite, and how jobs return to the queue. The lock on the file, which ends with the process, is the lease of its only
- * server. A restart proves that the previous process has ended, so every crash is confirmed at once and none is reverted.
+ * Implements leases on SQLite, and returns jobs to the queue. Only the process that has locked the file can serve it, so the
+ * lock is the lease. A restart proves that the previous process has ended, so every crash is confirmed at once and none is ever
+ * reverted.
  */
 import type { Claim } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -10,7 +11,7 @@ import type { ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'
 
 export const nodeOperations = {
-  /** The lease is valid, because this process could not run without the lock. */
+  /** A process without the lock could not run this, so the lease is always valid. */
   renew: read((_file: ServedFile, _node: string): boolean => true),
 
   claimsOf: read((file: ServedFile, node: string): Claim[] =>
@@ -27,11 +28,7 @@ export const nodeOperations = {
   absentNodes: read((_file: ServedFile): string[] => []),
 
   confirmCrashes: read((_file: ServedFile, _nodes: readonly string[], _absentMs: number): void => {}),
-}
 
-const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
-
-export const releaseOperations = {
   release: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
     for (const { jobId, attempt } of claims) {
       const job = file.prepare(FIND_HELD).get(jobId, node, attempt)
@@ -47,23 +44,7 @@ export const releaseOperations = {
       file.prepare(RELEASE_WAITING).run(returnTurn(file, route), ...wait, jobId)
     }
   }),
-}
 
-/** Returns the turn of a job that returns to the route. The next walk of the route starts there or earlier. */
-export function returnTurn(file: ServedFile, route: string): number {
-  const turn = headTurn(file, route)
-  file.places.joined(route, turn)
-  file.queue.return(1)
-  return turn
-}
-
-const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
-/** These statements keep the status `assigned`, because a status never returns to `pending`. */
-const RELEASE_WAITING = `
-  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
-const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
-
-export const rescueOperations = {
   recordStarts: write((file: ServedFile, node: string, claims: readonly Claim[]): void => {
     for (const { jobId, attempt } of claims) file.prepare(RECORD_START).run(jobId, node, attempt)
   }),
@@ -80,13 +61,27 @@ export const rescueOperations = {
   }),
 }
 
+/** Returns the turn of a job that returns to the route, and makes sure that the next walk does not start after it. */
+function returnTurn(file: ServedFile, route: string): number {
+  const turn = headTurn(file, route)
+  file.places.joined(route, turn)
+  file.queue.return(1)
+  return turn
+}
+
+const CLAIMS = 'select id, attempt from jobs indexed by jobs_held where node = ?'
+const FIND_HELD = 'select route from jobs where id = ? and node = ? and attempt = ?'
+/** Both statements leave the status `assigned`, because a status never returns to `pending`. */
+const RELEASE_WAITING = `
+  update jobs set node = null, turn = ?, route = ?, earlier = ?, waits_since_ms = ?, waited_ms = ? where id = ?`
+const RELEASE = 'update jobs set node = null, turn = ? where id = ?'
 const RECORD_START = 'update jobs set started = attempt where id = ? and node = ? and attempt = ?'
 const RESCUE_CALLBACKS = `
   update callbacks indexed by callbacks_due set node = null, under_way = 0, due_at_ms = min(due_at_ms, ?)
   where due_at_ms is not null and node is not null and node <> ?`
 /**
- * A crash counts against a suspect only if its start was recorded. A suspect crashed alone if the crash counts against no other
- * suspect of its node.
+ * A crash counts against a suspect only if the start of its execution was recorded. A suspect crashed alone if the crash counts
+ * against no other suspect of the node.
  */
 const LOST_JOBS = `
   with lost as (

@@ -1,7 +1,7 @@
 /**
- * Writes that arrive together share a transaction, and some of their changes are written only at its end. In random histories,
- * they must have the same results and effects as the same writes one after the other. A failure prints the seed and the
- * history.
+ * Writes that arrive together share a transaction, and some of their changes are written only at its end. The test compares
+ * them with the same writes one after the other, in random histories: results and effects must be equal. A failure prints the
+ * seed and the history.
  */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ const draw = fc.record({
 type Draw = typeof draw extends fc.Arbitrary<infer Value> ? Value : never
 type Step = (store: Store) => Promise<unknown>
 
-/** Returns the steps, and the jobs that they accept. Both stores get the same. */
+/** Returns steps that both stores run, and the jobs that the steps accept. */
 function stepsOf(draws: readonly Draw[], accounts: readonly [string, string]) {
   const jobs = draws.map(({ isFirstAccount, pick, amount }) =>
     newJob({
@@ -131,6 +131,6 @@ test('writes of one transaction have the effect of writes one after the other', 
       assert.deepEqual(await stateOf(together, accounts, jobs), await stateOf(apart, accounts, jobs))
     },
   )
-  // After a difference, the two stores are no longer equal, so fast-check could not search for a shorter history.
+  // After a difference, the two stores are unequal, so fast-check could not search for a shorter history.
   await fc.assert(histories, { numRuns: process.env.PARLEY_LONG ? 2000 : 300, endOnFailure: true })
 })

@@ -1,4 +1,4 @@
-/** An open SQLite file with its prepared statements, its transactions, and the state about it that is kept in memory. */
+/** Wraps an open SQLite file: its prepared statements, its transactions, and the state that is kept in memory. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { RoutePlaces } from '../route-places.ts'
 import { QuotaSums, UsageSums } from './sums.ts'
@@ -14,8 +14,8 @@ interface QueueSnapshot {
 }
 
 /**
- * Keeps in memory how many jobs of a SQLite file are queued and assigned, and the next row number. Counting rows would take
- * longer the longer the queue is. An operation that changes rows must also change this state, and a rollback restores it.
+ * Keeps the number of queued and assigned jobs and the next row number in memory, because counting the rows of a long queue is
+ * slow. Every operation that changes those rows must also change this state. A rollback restores it.
  */
 class QueueState {
   #nextSeq = 1
@@ -38,7 +38,6 @@ class QueueState {
     return { nextSeq: this.#nextSeq, waiting: this.#waiting, assigned: this.#assigned }
   }
 
-  /** Restores the state from before a transaction that was rolled back. */
   restore({ nextSeq, waiting, assigned }: QueueSnapshot): void {
     this.#nextSeq = nextSeq
     this.#waiting = waiting
@@ -46,60 +45,54 @@ class QueueState {
   }
 
   /**
-   * Counts the rows at the start, and after another process has finished jobs. Queued jobs are the open jobs that are not
-   * assigned: counting a million of them directly would block the storage thread for 0.3 s.
+   * Call this at the start, and after another process has finished jobs. Queued jobs are computed as the open jobs that are not
+   * assigned, because counting a million of them directly would block the storage thread for 0.3 s.
    */
   recount(file: Statements): void {
     const numberOf = (sql: string) => Number(Object.values(file.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
-    // A cached response may be deleted slightly later than its job. Until then, its row number must not be reused.
+    // A cached response may be deleted slightly later than its job. If its row number were reused meanwhile, it would answer
+    // for another job.
     this.#nextSeq =
       Math.max(numberOf('select max(seq) from requests'), numberOf('select max(seq) from kept_answers')) + 1
     this.#assigned = numberOf('select count(*) from jobs indexed by jobs_held where node is not null')
     this.#waiting = file.quotas.openJobs(file) - this.#assigned
   }
 
-  /** Returns the row number for a new job. */
   takeSeq(): number {
     return this.#nextSeq++
   }
 
-  /** Records that a job was queued. */
   join(): void {
     this.#waiting += 1
   }
 
-  /** A job was handed off: it was assigned without being queued. */
   handOff(): void {
     this.#assigned += 1
   }
 
-  /** Records that queued jobs were claimed. */
   claim(jobs: number): void {
     this.#waiting -= jobs
     this.#assigned += jobs
   }
 
-  /** Records that assigned jobs returned to the queue. */
   return(jobs: number): void {
     this.#waiting += jobs
     this.#assigned -= jobs
   }
 
-  /** Records that a queued job finished. */
   endQueued(): void {
     this.#waiting -= 1
   }
 
-  /** Records that an assigned job was settled. */
   settle(): void {
     this.#assigned -= 1
   }
 }
 
-/** The value of a column. Threads exchange rows as arrays of cells, because copying objects costs several times more. */
+/** Threads exchange rows as arrays of cells, because copying objects costs several times more. */
 export type Cell = string | number | null | Uint8Array
 
-/** A file that any process may open, such as a command while a server is running. */
+/** Any process may open the same file, such as a command while a server is running. */
 export class OpenFile {
   readonly db: DatabaseSync
   readonly usage = new UsageSums()
@@ -111,7 +104,6 @@ export class OpenFile {
     this.db = db
   }
 
-  /** Prepares a statement when it is first used. */
   prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql)
     if (known) return known
@@ -120,13 +112,12 @@ export class OpenFile {
     return statement
   }
 
-  /** Returns the rows of a select, each as an array of its columns. */
   cells(sql: string, ...values: Cell[]): Cell[][] {
     const rows: unknown[] = this.#prepareCells(sql).all(...values)
     return rows.map(asCells)
   }
 
-  /** Reads the rows one by one. */
+  /** Reads the rows one by one, so that the caller can stop early. */
   *each(sql: string, ...values: Cell[]): Generator<Cell[]> {
     for (const row of this.#prepareCells(sql).iterate(...values)) yield asCells(row)
   }
@@ -141,7 +132,10 @@ export class OpenFile {
     return statement
   }
 
-  /** Runs the work in one transaction, which is rolled back if the work throws. */
+  /**
+   * Rolls the transaction back if the work throws. Otherwise, the usage and quotas that the work has summed are written before
+   * the commit.
+   */
   transaction<Result>(work: () => Result): Result {
     try {
       this.db.exec('begin immediate')
@@ -160,11 +154,11 @@ export class OpenFile {
   }
 }
 
-/** A file that its only server has opened. Commands may open it at the same time. */
+/** This server has locked the file. Commands may open it at the same time. */
 export class ServedFile extends OpenFile {
   readonly queue: QueueState
   readonly places = new RoutePlaces()
-  /** The last job that the deletion of expired jobs has examined in this round; empty at the start of a round. */
+  /** The round of expiry continues after this job ID. It is empty at the start of a round. */
   expiryCursor = ''
 
   constructor(db: DatabaseSync) {

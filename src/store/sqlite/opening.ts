@@ -1,18 +1,18 @@
-/** Opens a SQLite file with durable commits, for one server at a time. */
+/** Opens a SQLite file with durable commits, and locks it for one server. */
 import { accessSync, chmodSync, constants, existsSync, mkdirSync } from 'node:fs'
 import { dirname, sep } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { DatabaseProblem } from '../database-problem.ts'
 
-/** How long to wait while another process, such as a command, holds the write lock. */
-const BUSY_TIMEOUT_MS = 5000
-/** How many pages in the write-ahead log cause a checkpoint. Rarer checkpoints cost less in total. */
+/** How long a statement waits while another process, such as a command, holds the write lock. */
+export const BUSY_TIMEOUT_MS = 5000
+/** SQLite writes the log back into the file when the log has this many pages. Rarer checkpoints cost less in total. */
 const CHECKPOINT_PAGES = 8000
 const CACHE_KIB = 65_536
 
 /**
- * Opens the file. Creates a missing file and its folders so that only their owner can read them, because the file contains the
- * secrets that sign callbacks. Every commit is on disk before it returns (`synchronous=FULL`).
+ * Opens or creates the file. Every commit is on disk before it returns (`synchronous=FULL`). Only the owner can read a file or
+ * folder that this creates, because the file contains the secrets that sign callbacks.
  */
 export function openFile(path: string): DatabaseSync {
   try {
@@ -37,21 +37,19 @@ function openDurably(path: string): DatabaseSync {
   return db
 }
 
-/**
- * Creates one folder at a time. The recursive `mkdirSync` never returns if a folder cannot be created, for example in /proc.
- */
+/** Creates one folder at a time, because the recursive `mkdirSync` never returns if a folder cannot be created, as in /proc. */
 function makeFolder(folder: string): void {
   if (existsSync(folder)) return
   makeFolder(dirname(folder))
   mkdirSync(folder, { mode: 0o700 })
 }
 
-/** Throws a `DatabaseProblem` if the file cannot be created. */
+/** Throws a `DatabaseProblem` if the file could not be created. */
 export function checkFolder(path: string): void {
   let folder = dirname(path)
   while (!existsSync(folder)) folder = dirname(folder)
   try {
-    // The separator makes this fail if the path is a file.
+    // With the separator, this also fails if a part of the path is a file instead of a folder.
     accessSync(folder + sep, constants.W_OK | constants.X_OK)
   } catch (error) {
     throw cannotOpen(path, error)
@@ -59,9 +57,9 @@ export function checkFolder(path: string): void {
 }
 
 /**
- * Takes the lock that prevents a second server from using the file: an exclusive transaction on a small file next to it,
- * because Node has no flock. The lock ends with the process, even after a crash. Keep a reference to the handle, because its
- * garbage collection would release the lock.
+ * Prevents a second server from using the file. The lock is an exclusive transaction on a small file next to the database,
+ * because Node has no flock. The lock ends with the process, even after a crash. Keep a reference to the handle: its garbage
+ * collection would release the lock.
  */
 export function lockForServing(path: string): DatabaseSync {
   return lock(
@@ -70,7 +68,7 @@ export function lockForServing(path: string): DatabaseSync {
   )
 }
 
-/** Takes the lock of `lockForServing` for a transfer, which excludes servers and other transfers. */
+/** Takes the lock of `lockForServing` for a transfer, so that no server and no other transfer uses the file. */
 export function lockForTransfer(path: string): DatabaseSync {
   return lock(
     path,
@@ -78,7 +76,7 @@ export function lockForTransfer(path: string): DatabaseSync {
   )
 }
 
-/** Takes the same lock for a backup that replaces the file. */
+/** Takes the same lock while a backup replaces the file. */
 export function lockForRestoring(path: string): DatabaseSync {
   return lock(
     path,
@@ -106,12 +104,14 @@ function lock(path: string, refusal: string): DatabaseSync {
   }
 }
 
-/** In earlier versions everyone could read the lock file, and every reader can hold a lock on it. */
+/**
+ * Every process that can read the lock file can block the server by locking it. In earlier versions, everyone could read it.
+ */
 function restrictToOwner(file: string): void {
   try {
     chmodSync(file, 0o600)
   } catch (error) {
-    // The file belongs to another user, who permits this one to write to it.
+    // The file belongs to another user, who permits this one to write to it, so its permissions cannot and need not change.
     if ((error as { code?: string }).code !== 'EPERM') throw error
   }
 }

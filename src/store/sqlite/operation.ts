@@ -1,15 +1,12 @@
-/**
- * Declares the operations of the SQLite store: synchronous functions of the open file. Files such as accept.ts contain them,
- * and operations.ts collects them.
- */
+/** Declares an operation of the SQLite store: a synchronous function of the open file. `operations.ts` lists all operations. */
 import type { SQLOutputValue, StatementSync } from 'node:sqlite'
 import type * as sql from '../sql.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 
 export interface Operation<File, Args extends readonly unknown[], Result> {
-  /** Many writes may share a transaction; reads run outside of transactions. */
+  /** Several writes may share a transaction. Reads run outside of transactions. */
   readonly kind: 'read' | 'write'
-  /** Whether it may be rejected with `StoreUnavailable` when too many writes are queued. */
+  /** Whether the store may reject the operation with `StoreUnavailable` when too many writes are queued. */
   readonly sheddable: boolean
   readonly run: (file: File, ...args: Args) => Result
 }
@@ -26,7 +23,7 @@ export function write<File extends OpenFile, Args extends readonly unknown[], Re
   return { kind: 'write', sheddable: false, run }
 }
 
-/** For writes that accept work: a node rejects new work instead of queueing it without limit. */
+/** Use this for writes that accept work, so that an overloaded node rejects new work instead of queueing it without limit. */
 export function sheddableWrite<File extends OpenFile, Args extends readonly unknown[], Result>(
   run: (file: File, ...args: Args) => Result,
 ): Operation<File, Args, Result> {
@@ -39,7 +36,7 @@ type OnFile<Table> = {
     : never
 }
 
-/** Turns operations with the SQL of both stores into operations on a file. */
+/** Turns operations whose SQL both stores share into operations on a file. */
 export function onFile<Table extends Readonly<Record<string, sql.Operation<never, unknown>>>>(
   table: Table,
 ): OnFile<Table> {
@@ -58,7 +55,6 @@ export function runSteps<Result>(file: OpenFile, steps: sql.Steps<Result>): Resu
   return next.value
 }
 
-/** Runs a statement with SQL that both stores share. */
 export function rowsOf(
   prepare: (text: string) => StatementSync,
   { texts, values }: sql.Sql,

@@ -1,48 +1,42 @@
 /**
- * Every operation of the SQLite store, by name. The storage thread finds operations here. The typed methods of its client and
- * of commands are derived from this table.
+ * Lists every operation of the SQLite store by name. The storage thread finds operations in this table, and the typed methods
+ * of its callers are derived from it.
  */
 import { sharedOperatorOperations, sharedServerOperations } from '../shared-operations.ts'
 import { acceptOperations } from './accept.ts'
-import { batchStepOperations, callbackOperations } from './callbacks.ts'
+import { callbackOperations } from './callbacks.ts'
 import { cancelledOperations } from './cancel.ts'
 import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
 import { deletionOperations } from './delete.ts'
 import { SQLITE } from './dialect.ts'
 import { expireOperations } from './expire.ts'
-import { nodeOperations, releaseOperations, rescueOperations } from './nodes.ts'
+import { nodeOperations } from './nodes.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { type Operation, onFile } from './operation.ts'
 import { overdueOperations } from './overdue.ts'
-import { healthOperations, readOperations } from './read.ts'
+import { readOperations } from './read.ts'
 import { responseCacheOperations } from './response-cache.ts'
-import { scrubOperations } from './scrub.ts'
 import { settleOperations } from './settle.ts'
 
-/** Operations that commands use, too, even while a server is running. */
+/** Commands run these operations, too, even while a server is running. */
 const OPERATOR_OPERATIONS = {
   ...onFile(sharedOperatorOperations(SQLITE)),
   ...deletionOperations,
-  ...scrubOperations,
 }
 
 const OPERATIONS = {
   ...OPERATOR_OPERATIONS,
   ...onFile(sharedServerOperations(SQLITE)),
   ...acceptOperations,
-  ...batchStepOperations,
   ...costCapOperations,
   ...callbackOperations,
   ...cancelledOperations,
   ...claimOperations,
   ...expireOperations,
-  ...healthOperations,
   ...nodeOperations,
   ...overdueOperations,
   ...readOperations,
-  ...releaseOperations,
-  ...rescueOperations,
   ...responseCacheOperations,
   ...settleOperations,
 }
@@ -55,7 +49,7 @@ export type OperatorName = keyof typeof OPERATOR_OPERATIONS
 export type Args<N extends Name> = ArgsOf<(typeof OPERATIONS)[N]>
 export type Result<N extends Name> = ResultOf<(typeof OPERATIONS)[N]>
 
-/** A call of an operation in the form that the storage thread gets: an array, because copying arrays is cheap. */
+/** The storage thread gets a call as an array, because copying arrays between threads is cheap. */
 export type Call = readonly [name: Name, args: Args<Name>]
 
 export const operations: { readonly [N in Name]: Operation<ServedFile, Args<N>, Result<N>> } = OPERATIONS
@@ -63,7 +57,6 @@ export const operatorOperations: {
   readonly [N in OperatorName]: Operation<OpenFile, Args<N>, Result<N>>
 } = OPERATOR_OPERATIONS
 
-/** The operations with these names, as asynchronous methods. */
 export type Methods<N extends Name> = { [One in N]: (...args: Args<One>) => Promise<Result<One>> }
 
 export function methodsOf<N extends Name>(

@@ -1,5 +1,5 @@
 /**
- * Runs the admin actions of commands on a SQLite file, without the lock and the storage thread, because a server may be
+ * Runs the admin actions of commands on a SQLite file. It needs neither the lock nor the storage thread, so a server may be
  * running.
  */
 import { existsSync } from 'node:fs'
@@ -10,7 +10,7 @@ import { withSearches } from '../shared-operations.ts'
 import { SQLITE } from './dialect.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { OpenFile } from './open-file.ts'
-import { checkFolder, openFile } from './opening.ts'
+import { BUSY_TIMEOUT_MS, checkFolder, openFile } from './opening.ts'
 import { type Args, methodsOf, type OperatorName, operatorOperations, type Result } from './operations.ts'
 import { migrate, newerSchema, schemaVersion } from './schema.ts'
 
@@ -27,8 +27,8 @@ export function openSqliteForOperator(path: string): OperatorStore {
 }
 
 /**
- * Describes a file that can be opened or created. Does not create it, and does not migrate it, because an older server may use
- * it.
+ * Describes the state of the file for the operator. This neither creates the file nor migrates it, because a server of an
+ * earlier version may be using it.
  */
 export function checkFile(path: string): string {
   if (!existsSync(path)) {
@@ -46,9 +46,6 @@ export function checkFile(path: string): string {
     db.close()
   }
 }
-
-/** How long a command that only reads waits for a writer in another process. */
-const BUSY_TIMEOUT_MS = 5000
 
 export function lookUpSecretsInFile(path: string, account: string): Secrets | null {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })

@@ -36,8 +36,8 @@ function fail(file: ServedFile, jobId: string, nowMs: number, error: string): Fa
 }
 
 /**
- * Selects overdue jobs. A few jobs store since when they wait, because they were released to wait or have waited for a budget.
- * The others have waited since their creation.
+ * Selects overdue jobs. Most jobs have waited since their creation. Only jobs that were released to wait, or that waited for a
+ * budget, store another beginning in `waits_since_ms`.
  * @param queue selects the `id` of the queued jobs of the route, or of the account on the route
  */
 const overdueIn = (queue: string) => `
@@ -54,7 +54,7 @@ const overdueIn = (queue: string) => `
   limit ?3`
 export const FIND = overdueIn(`
       select id from jobs indexed by jobs_by_route where turn is not null and route = ?1`)
-/** Needs two indexes, because that of an account's queue does not contain suspects. */
+/** The index of an account's queue contains no suspects, so the statement needs a second index. */
 export const FIND_OF_ACCOUNT = overdueIn(`
       select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ?2 and route = ?1
       union all

@@ -1,4 +1,4 @@
-/** The length of the queue is known without counting the queued jobs. */
+/** Tests that the store knows the length of the queue without counting the queued jobs. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -12,7 +12,6 @@ import type { Store } from '../store.ts'
 
 const JOBS = 5
 
-/** Creates a file with queued jobs and an assigned one. */
 async function fileWithJobs(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   const store = await openStore(`sqlite:${path}`, options('first', now))

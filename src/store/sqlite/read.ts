@@ -1,4 +1,4 @@
-/** Reads jobs in SQLite, with what their accounts may see, and the length of the queue. */
+/** Reads jobs in SQLite as their accounts may see them, and the length of the queue. */
 import type { JobRecord } from '../../job/job-record.ts'
 import { ANY_SIZE, hasExpired, IS_JOB, readEndedJob, readWithin } from '../job-rows.ts'
 import { numberOf } from '../rows.ts'
@@ -9,7 +9,7 @@ import { read, sheddableWrite } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const readOperations = {
-  /** Returns cells, because copying them between threads costs less than copying a job. `readJob` makes the job. */
+  /** Returns cells for `readJob`, because copying cells between threads costs less than copying an object. */
   read: read(
     (
       file: OpenFile,
@@ -46,9 +46,18 @@ export const readOperations = {
   findMissing: read((file: OpenFile, jobIds: readonly string[]): string[] =>
     jobIds.filter((jobId) => file.prepare(EXISTS).get(jobId) === undefined),
   ),
+
+  depth: read((file: ServedFile): Depth => {
+    const { waiting, assigned } = file.queue
+    const oldest = file.prepare(OLDEST).get()
+    return { waiting, assigned, oldestCreatedAtMs: oldest ? Number(oldest.created_at_ms) : null }
+  }),
+
+  ping: sheddableWrite((file: ServedFile, nowMs: number): void => {
+    file.prepare(PROBE).run(nowMs)
+  }),
 }
 
-/** A job of an account in the form in which the storage thread sends it. */
 export type ReadCells = readonly [
   status: JobRecord['status'],
   createdAtMs: number,
@@ -63,7 +72,7 @@ export function readJob(id: string, cells: ReadCells): ReadJob {
   return { id, status, createdAtMs, contentJson, errorJson, usageJson, omittedBytes }
 }
 
-/** SQLite knows the size of a text without reading the text. */
+/** SQLite computes the size of a text without reading the text. */
 const BYTES = resultBytesOf('o')
 const CONTENT = textOf('o', 'content')
 const READ = `
@@ -76,19 +85,6 @@ const SIZE_OF_ENDED = `select ${BYTES} as bytes from jobs j join outcomes o on o
 const READ_ENDED = `
   select j.id, j.status, j.created_at_ms, ${CONTENT} as content, o.error, o.usage
   from jobs j join outcomes o on o.seq = j.seq where j.id = ?`
-
-export const healthOperations = {
-  depth: read((file: ServedFile): Depth => {
-    const { waiting, assigned } = file.queue
-    const oldest = file.prepare(OLDEST).get()
-    return { waiting, assigned, oldestCreatedAtMs: oldest ? Number(oldest.created_at_ms) : null }
-  }),
-
-  ping: sheddableWrite((file: ServedFile, nowMs: number): void => {
-    file.prepare(PROBE).run(nowMs)
-  }),
-}
-
 const OLDEST =
   'select created_at_ms from jobs indexed by jobs_by_age where turn is not null order by id limit 1'
 const PROBE = 'update probe set at_ms = ?'

@@ -1,22 +1,24 @@
-/** Cached responses in SQLite: their rows, and an index in memory that finds the row for a fingerprint. */
+/** Finds cached responses in SQLite, with an index in memory that maps the fingerprint of a request to a row. */
 import { storedTextOf } from '../compressed-text.ts'
 import type { Cell, OpenFile } from './open-file.ts'
 import { read } from './operation.ts'
 import { textOf } from './texts.ts'
 
 export const responseCacheOperations = {
-  findResponse: read((file: OpenFile, seq: number, fingerprint: string, nowMs: number): string | null => {
-    const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
-    return row ? storedTextOf(row, 'content') : null
-  }),
+  findResponse: read(findCached),
 
-  /** Returns the entries after a row, as `[seq, fingerprint, until_ms]`, to build the index at the start. */
+  /** Returns rows of `[seq, fingerprint, until_ms]`, from which the server builds the index when it starts. */
   listResponses: read((file: OpenFile, afterSeq: number, limit: number): Cell[][] =>
     file.cells(LIST, afterSeq, limit),
   ),
 }
 
-export const FIND_CACHED = `
+export function findCached(file: OpenFile, fingerprint: string, seq: number, nowMs: number): string | null {
+  const row = file.prepare(FIND_CACHED).get(seq, fingerprint, nowMs)
+  return row ? storedTextOf(row, 'content') : null
+}
+
+const FIND_CACHED = `
   select ${textOf('o', 'content')} as content from kept_answers k join outcomes o on o.seq = k.seq
   where k.seq = ? and k.fingerprint = ? and k.until_ms > ?`
 const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? order by seq limit ?'
@@ -24,29 +26,34 @@ const LIST = 'select seq, fingerprint, until_ms from kept_answers where seq > ? 
 const SHARDS = 64
 const LEAST_SLOTS = 256
 
-/** A hash table with open addressing and linear probing. Shards are small, so that growing one hardly delays the event loop. */
+/**
+ * A shard is a hash table with open addressing and linear probing. It is small, so that growing it hardly delays the event
+ * loop.
+ */
 interface Shard {
   slots: number
   used: number
-  /** These two arrays contain 64 bits of the fingerprint. */
+  /** Together, `high` and `low` contain 64 bits of the fingerprint. */
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
-  /** Seconds since 1970; 0 marks a slot that was never used. */
+  /** The time is in seconds since 1970; 0 marks a slot that was never used. */
   untilS: Uint32Array
 }
 
 /**
- * Finds the row for a fingerprint in the narrow, append-only table `kept_answers`. A B-tree index by fingerprint dirtied a
- * random page for every job and doubled the total cost of a job (docs/internals/measurements.md). The table only grows at its
- * end, and this index is built from it at the start.
+ * Maps fingerprints to rows of the append-only table `kept_answers`. A server builds this index from the table when it starts.
+ * An index in SQLite would write a random page for every job, which doubled the total cost of a job
+ * (docs/internals/measurements.md).
  *
  * A slot takes 20 bytes. A shard whose slots are half full drops expired entries, and grows if necessary.
  */
 export class ResponseIndex {
   readonly #shards = Array.from({ length: SHARDS }, () => emptyShard(LEAST_SLOTS))
 
-  /** Stores that the outcome in row `seq` answers this fingerprint until `untilMs`. A later call replaces an earlier one. */
+  /**
+   * The outcome in row `seq` answers this fingerprint until `untilMs`. A later call for the same fingerprint replaces the row.
+   */
   set(fingerprint: string, seq: number, untilMs: number, nowMs: number): void {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -63,11 +70,14 @@ export class ResponseIndex {
     shard.high[slot] = high
     shard.low[slot] = low
     shard.seq[slot] = seq
-    // Rounded up, so the index may find a response for up to a second too long. The row has the exact time.
+    // The index may find a response up to a second after it has expired, but the row has the exact time.
     shard.untilS[slot] = Math.ceil(untilMs / 1000)
   }
 
-  /** Returns the row that may answer the fingerprint, or null. The caller must compare the row's whole fingerprint. */
+  /**
+   * Returns the row that may answer the fingerprint, or null. Different fingerprints may have the same hash, so the caller must
+   * compare the whole fingerprint with the row.
+   */
   find(fingerprint: string, nowMs: number): number | null {
     const half = fingerprint.length >> 1
     const high = hash(fingerprint, 0, half)
@@ -98,7 +108,7 @@ function slotOf({ slots, high: highs, low: lows, untilS }: Shard, high: number, 
   return slot
 }
 
-/** Keeps only the live entries of the shard, which then fill at most a quarter of its slots. */
+/** Keeps only the entries that have not expired. They then fill at most a quarter of the slots. */
 function grow(shard: Shard, nowS: number): void {
   const { high, low, seq, untilS } = shard
   const live = untilS.reduce((count, until) => (until > nowS ? count + 1 : count), 0)
@@ -116,7 +126,7 @@ function grow(shard: Shard, nowS: number): void {
   })
 }
 
-/** FNV-1a over a part of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
+/** FNV-1a over half of the fingerprint suffices, because the characters of fingerprints are evenly distributed. */
 function hash(text: string, from: number, to: number): number {
   let bits = 0x811c9dc5
   for (let i = from; i < to; i++) bits = Math.imul(bits ^ text.charCodeAt(i), 0x01000193)

@@ -110,7 +110,7 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   writeFileSync(at('holed.db'), holed)
   copyFileSync(backup, at('newer.db'))
   alter(at('newer.db'), 'pragma user_version = 1000')
-  // A row violates a constraint of its table, which no other statement notices.
+  // One row violates a constraint of its table. No statement except the integrity check notices that.
   copyFileSync(backup, at('rule.db'))
   alter(
     at('rule.db'),
@@ -136,12 +136,12 @@ test('what is not a whole backup of a known schema replaces nothing', async (t) 
   assert.deepEqual(contentsOf(place), old)
 })
 
-/** A folder with a backup, and the path at which the tests restore it. */
+/** Returns a folder with a backup, and the path at which the tests restore it. */
 async function backupForTest(t: TestContext) {
   const folder = await folderForTest(t)
   const backup = join(folder, 'backup.db')
   writeFileSync(backup, made)
-  // The permissions of a file that was copied from another machine.
+  // A file that was copied from another machine often has these permissions.
   chmodSync(backup, 0o644)
   return { folder, backup, place: join(folder, 'parley.db') }
 }
@@ -150,7 +150,7 @@ function given(over: Partial<RestoreOptions> = {}): RestoreOptions {
   return { ...quietly(), nowMs: NOW_MS, ...over }
 }
 
-/** Creates a database like a killed server: its last rows are only in the write-ahead log. Returns its contents. */
+/** Creates a database as a killed server leaves it, with the last rows only in the write-ahead log. Returns its contents. */
 function leaveLog(path: string): ReturnType<typeof contentsOf> {
   const living = `${path}.living`
   migrateFile(living)
@@ -169,7 +169,10 @@ function alter(file: string, sql: string): void {
   db.close()
 }
 
-/** Counts the jobs whose status is `assigned` although no node holds them: they were released, or their node crashed. */
+/**
+ * Returns how many jobs have the status `assigned` although no node holds them, because they were released or their node
+ * crashed.
+ */
 function returned(file: string): number {
   const rows = contentsOf(file).jobs as { status: string; node: string | null }[]
   return rows.filter(({ status, node }) => status === 'assigned' && node === null).length

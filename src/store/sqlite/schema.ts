@@ -4,7 +4,7 @@ import { DatabaseProblem } from '../database-problem.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { openFile } from './opening.ts'
 
-/** Opens the file, migrates it, and closes it. Returns how many migrations were applied. */
+/** Returns how many migrations were applied. */
 export function migrateFile(path: string): number {
   const db = openFile(path)
   try {
@@ -41,7 +41,7 @@ export function dropUnusedIndexes(db: DatabaseSync): void {
   `)
 }
 
-/** The number of migrations that the file's schema includes; 0 for a new file. */
+/** Returns the number of migrations that the file's schema includes; 0 for a new file. */
 export function schemaVersion(db: DatabaseSync): number {
   return Number(db.prepare('pragma user_version').get()?.user_version)
 }

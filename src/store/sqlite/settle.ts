@@ -1,4 +1,4 @@
-/** Stores outcomes in SQLite, each only if the node still holds the job under the given attempt. */
+/** Stores outcomes in SQLite. An outcome is stored only if the node still holds the job under the given attempt. */
 import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
@@ -6,35 +6,35 @@ import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
 
-/** An outcome in the form that the storage thread gets; `sqlite-store.ts` makes it. */
+/** The event loop sends an outcome to the storage thread as an array. */
 export type OutcomeCells = readonly [
   status: 'completed' | 'failed',
   content: string | null,
   error: string | null,
   usage: string,
   receipt: string,
-  /** The fingerprint under which to cache the answer; null not to cache it. */
+  /** The answer is cached under this fingerprint; null if it must not be cached. */
   fingerprint: string | null,
   cachedUntilMs: number,
   nowMs: number,
 ]
 
-export interface EndedRow {
+interface EndedRow {
   readonly seq: number
   readonly jobId: string
   readonly account: string
   readonly model: string
   readonly owesCallback: boolean
-  /** The change of the account's number of open jobs: 0 if a cached response completed the job when it was accepted. */
+  /** The account's number of open jobs changes by this. The change is 0 if a cached response completed the job at once. */
   readonly openJobs: -1 | 0
-  /** The bytes of the job that this transaction stores in addition to the outcome. */
+  /** The transaction stores this many bytes of the job in addition to the outcome. */
   readonly bytes: number
-  /** What the job had reserved while it was open. */
+  /** While the job was open, it had reserved this cost. */
   readonly reserved: number
 }
 
 export const settleOperations = {
-  /** Returns the row number of the outcome, for the index of cached responses. */
+  /** Returns the row number of the outcome, which the index of cached responses needs. */
   settle: write(
     (
       file: ServedFile,
@@ -49,16 +49,8 @@ export const settleOperations = {
       const seq = numberOf(job, 'seq')
       const [account, model] = [textOf(job, 'account'), textOf(job, 'model')]
       const owesCallback = booleanOf(job, 'has_callback')
-      const row = {
-        seq,
-        jobId,
-        account,
-        model,
-        owesCallback,
-        openJobs: -1,
-        bytes: 0,
-        reserved: reservedOf(job),
-      } as const
+      const ended = { openJobs: -1, bytes: 0, reserved: reservedOf(job) } as const
+      const row = { seq, jobId, account, model, owesCallback, ...ended }
       storeOutcome(file, row, outcome)
       file.queue.settle()
       return seq
@@ -67,8 +59,8 @@ export const settleOperations = {
 }
 
 /**
- * Stores everything that belongs to an outcome except the row in `jobs`: the outcome, the cached response, the pending
- * callback, the usage, and the sums of quotas.
+ * Stores the outcome, the cached response, the pending callback, the usage and the sums of quotas. The caller updates the row
+ * in `jobs`.
  */
 export function storeOutcome(
   file: OpenFile,
@@ -83,7 +75,6 @@ export function storeOutcome(
   file.quotas.add(account, openJobs, bytes + outcomeBytes(content, error, receipt), -reserved)
 }
 
-/** Reads a row of `jobs`. */
 export function reservedOf(job: Row): number {
   return numberOrNull(job, 'reserved') ?? 0
 }

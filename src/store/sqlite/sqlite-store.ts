@@ -1,4 +1,4 @@
-/** The SQLite store of a server: groups operations and sends them to the storage thread. */
+/** Implements the store of a server on SQLite: gathers operations in groups, and sends each group to the storage thread. */
 import { Worker } from 'node:worker_threads'
 import { errorJson } from '../../job/job.ts'
 import { moduleURL } from '../../module-url.ts'
@@ -26,13 +26,14 @@ import { readJob } from './read.ts'
 import { ResponseIndex } from './response-cache.ts'
 import type { OutcomeCells } from './settle.ts'
 import type { Reply, Request, StartReport } from './thread.ts'
+import type { VacuumTask } from './vacuum-thread.ts'
 
 const MAX_GROUP = 1024
 /** How many groups may be in progress while the next one gathers. */
 const IN_FLIGHT = 8
-/** How long the deletion of answered requests may wait to share another write. */
+/** How long the deletion of answered requests may wait to share the transaction of another write. */
 const FORGET_WAIT_MS = 250
-/** How many cached responses each step of building the index reads. */
+/** The index of cached responses is built in steps of this many rows. */
 const INDEX_STEP = 5000
 
 export interface SqliteStoreOptions {
@@ -41,11 +42,11 @@ export interface SqliteStoreOptions {
   readonly maxQueued: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Called if the storage thread exited unexpectedly. Nothing can be stored then, so the process should exit. */
+  /** The store calls this if the storage thread exits unexpectedly. Nothing can be stored then, so the process should exit. */
   readonly onFatal: (error: Error) => void
 }
 
-/** Opens the file and starts the storage thread. Rejects with a `DatabaseProblem` if the operator must fix something. */
+/** Rejects with a `DatabaseProblem` if the operator must fix something. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const worker = new Worker(moduleURL('./thread.ts', import.meta.url), { workerData: { path: options.path } })
   await new Promise<void>((resolve, reject) => {
@@ -59,7 +60,6 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   return storeOn(new ThreadClient(worker, options), options)
 }
 
-/** Calls operations in the storage thread. Concurrent calls form groups. */
 class ThreadClient {
   readonly #worker: Worker
   readonly #onFatal: (error: Error) => void
@@ -86,7 +86,7 @@ class ThreadClient {
         const calls = group.map(({ jobId, attempt }): Call => ['loadCallback', [jobId, attempt]])
         return this.#send('read', calls)
       },
-      // One read at a time, so that the thread never holds more than the bodies of one read.
+      // With one read at a time, the thread never holds more than the bodies of one read.
       inFlight: 1,
       maxGroup: MAX_GROUP,
       weight: { of: ({ bodyBytes }) => bodyBytes, max: BODY_READ_BYTES },
@@ -101,14 +101,14 @@ class ThreadClient {
     return this.#closed !== null
   }
 
-  /** @param mayWaitMs how long a write may wait for others, in milliseconds */
+  /** @param mayWaitMs how long a write may wait for others to share a transaction, in milliseconds */
   call<N extends Name>(name: N, args: Args<N>, mayWaitMs?: number): Promise<Result<N>> {
     const { kind, sheddable } = operations[name]
-    // The thread runs the operation of this name, so the result has its type.
+    // The thread runs the operation of this name, so the result has the type of that operation.
     return this.#groups[kind].submit([name, args], { sheddable, mayWaitMs }) as Promise<Result<N>>
   }
 
-  /** Loads a body. Groups of bodies are limited by bytes instead of operations. */
+  /** Bodies can be large, so a group of them is limited by bytes instead of by the number of operations. */
   loadBody(callback: CallbackToLoad): Promise<Result<'loadCallback'>> {
     return this.#bodies.submit(callback) as Promise<Result<'loadCallback'>>
   }
@@ -173,7 +173,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
   const findResponse = (fingerprint: string, atMs: number): Promise<string | null> | null => {
     if (!isFilled) return filled.then(() => findResponse(fingerprint, atMs))
     const seq = index.find(fingerprint, atMs)
-    return seq === null ? null : thread.call('findResponse', [seq, fingerprint, atMs])
+    return seq === null ? null : thread.call('findResponse', [fingerprint, seq, atMs])
   }
   const cachedAt = (fingerprint: string | null | undefined, atMs: number): CachedAt | null => {
     const seq = fingerprint == null ? null : index.find(fingerprint, atMs)
@@ -188,7 +188,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     }
     return thread.call('accept', [node, atMs, idempotency, cells, costCap], mayWaitMs)
   }
-  /** The last scrub. Each one waits for the previous one, because a scrub holds the write lock for a long time. */
+  /** A scrub waits for the previous one, because each holds the write lock for a long time. */
   let lastScrub: Promise<void> = Promise.resolve()
   return {
     ...withSearches(
@@ -197,7 +197,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     ),
     shared: false,
     isKnownToAll: () => true,
-    /** No other node uses this file. */
+    /** Only this node uses the file, so there are no events of other nodes. */
     subscribe: () => {},
     announceWaits: async () => {},
     // Rates are stored only for nodes that share a database.
@@ -259,14 +259,14 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
 }
 
 function scrub(path: string): Promise<void> {
-  const thread = new Worker(moduleURL('./scrub-thread.ts', import.meta.url), { workerData: { path } })
+  const workerData: VacuumTask = { path }
+  const thread = new Worker(moduleURL('./vacuum-thread.ts', import.meta.url), { workerData })
   return new Promise((resolve, reject) => {
     thread.once('error', reject)
     thread.once('exit', () => resolve())
   })
 }
 
-/** Adds the responses that were cached before this start to the index. */
 async function fillIndex(index: ResponseIndex, thread: ThreadClient, nowMs: () => number): Promise<void> {
   let afterSeq = 0
   while (!thread.isClosed) {

@@ -1,4 +1,4 @@
-/** The sums of quotas in files of earlier versions. */
+/** Tests the sums of quotas in files of earlier versions. */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -41,7 +41,7 @@ before(async () => {
   made = readFileSync(path)
 })
 
-/** A file of version 0.2 with jobs in every state: a file of this version, without the changes of later migrations. */
+/** Creates a file of version 0.2 with jobs in every state: a file of this version, without the changes of later migrations. */
 async function secondVersionFile(t: TestContext): Promise<string> {
   const path = join(await folderForTest(t), 'parley.db')
   writeFileSync(path, made)
@@ -76,7 +76,7 @@ test('a command that migrates the file of a running older server leaves counting
   const [ended] = all(path, 'select id from jobs where settled_at_ms is not null limit 1')
   assert.equal(await command.deleteJob(String(ended?.id)), 'deleted')
   await command.close()
-  // The older server settles a job without updating sums.
+  // The older server settles a job without updating the sums.
   change(
     path,
     `insert into outcomes (seq, content, usage, receipt)
@@ -95,7 +95,7 @@ test('what a server of an earlier version left reserved is corrected by the next
   await accept(store, [queued])
   await accept(store, [ended, held], { handedOff: true })
   await store.close()
-  // Settles a job like version 0.3.
+  // A server of version 0.3 settles a job without updating the reserved sum.
   change(
     path,
     `update jobs set settled_at_ms = 1, status = 'completed', node = null where id = '${ended.id}'`,

@@ -1,6 +1,6 @@
 /**
- * The usage and the changes of quotas that a transaction has yet to write. They are summed in memory and written at its end, so
- * that a group of a thousand jobs of one account changes only two rows.
+ * Sums the usage and the changes of quotas in memory until the end of a transaction. So a group of a thousand jobs of one
+ * account changes only two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
@@ -11,8 +11,7 @@ import type { UsageKey, UsageRecord } from '../usage-store.ts'
 
 type Statements = Pick<DatabaseSync, 'prepare'>
 
-/** The usage of a job that has just finished. */
-export interface EndedUse {
+interface EndedUse {
   readonly account: string
   readonly model: string
   readonly failed: boolean
@@ -22,7 +21,10 @@ export interface EndedUse {
 
 type Sums = { -readonly [Name in keyof UsageRecord]: UsageRecord[Name] }
 
-/** The maximum of a sum of tokens. A model server may report any number, and no number must prevent the settlement of a job. */
+/**
+ * Limits a sum of tokens to what a column can store. A model server may report any number, and no number may prevent a
+ * settlement.
+ */
 export const MAX_TOKENS = Number.MAX_SAFE_INTEGER
 
 export class UsageSums {
@@ -40,7 +42,7 @@ export class UsageSums {
     if (usage.cost !== undefined) sums.cost = sumOfCosts(sums.cost ?? 0, usage.cost)
   }
 
-  /** The cost of the account's finished jobs of the month, including unwritten sums. */
+  /** Returns the cost of the account's finished jobs in the month, including sums that are not written yet. */
   costOf(file: Statements, account: string, month: string): number {
     let cost = Number(file.prepare(COST_OF_MONTH).get(account, month)?.cost ?? 0)
     for (const sums of this.#sums.values()) {
@@ -49,7 +51,7 @@ export class UsageSums {
     return cost
   }
 
-  /** Writes the sums as the last statements of a transaction. */
+  /** Call this at the end of each transaction, because usage that is added later would not be written. */
   write(file: Statements): void {
     if (this.#sums.size === 0) return
     for (const sums of this.#sums.values()) {
@@ -73,7 +75,6 @@ export class UsageSums {
     this.#sums.clear()
   }
 
-  /** Drops the sums of a transaction that was rolled back. */
   forget(): void {
     this.#sums.clear()
   }
@@ -98,7 +99,7 @@ export const ADD_TO_USAGE = {
     output_tokens = min(output_tokens + excluded.output_tokens, ${MAX_TOKENS}),
     cost = case when excluded.cost is null then cost else min(ifnull(cost, 0) + excluded.cost, ${MAX_COST}) end`,
 }
-/** `total` returns a float, because the sum over all models could exceed an integer. */
+/** `total` returns a float. An integer could overflow, because this adds up all models. */
 const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
 const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
 
@@ -122,20 +123,20 @@ export class QuotaSums {
     }
   }
 
-  /** The number of open jobs of all accounts, including unwritten changes. */
+  /** Returns the number of open jobs of all accounts, including changes that are not written yet. */
   openJobs(file: Statements): number {
     let open = Number(file.prepare(OPEN_JOBS).get()?.open_jobs ?? 0)
     for (const { openJobs } of this.#changes.values()) open += openJobs
     return open
   }
 
-  /** The reserved cost of the account's open jobs, including unwritten changes. */
+  /** Returns the reserved cost of the account's open jobs, including changes that are not written yet. */
   reservedOf(file: Statements, account: string): number {
     const written = Number(file.prepare(RESERVED).get(account)?.reserved ?? 0)
     return Math.max(0, written + (this.#changes.get(account)?.reserved ?? 0))
   }
 
-  /** Writes the changes as the last statements of a transaction. */
+  /** Call this at the end of each transaction, because changes that are added later would not be written. */
   write(file: Statements): void {
     if (this.#changes.size === 0) return
     for (const [account, { openJobs, bytes, reserved }] of this.#changes) {
@@ -144,15 +145,14 @@ export class QuotaSums {
     this.#changes.clear()
   }
 
-  /** Drops the changes of a transaction that was rolled back. */
   forget(): void {
     this.#changes.clear()
   }
 }
 
 /**
- * Counts the jobs of earlier versions once, when a server first starts on a file that such a version wrote. The migration does
- * not do this, because a command may apply it while an earlier server still uses the file.
+ * Counts the jobs that versions without quotas have stored, when a server first starts on such a file. The migration does not
+ * count them, because a command may apply it while such a version still uses the file.
  */
 export function countOnce(db: DatabaseSync): void {
   if (db.prepare('select counted from quota_state').get()?.counted === 1) return
@@ -185,7 +185,7 @@ export const ADD_TO_QUOTAS = {
 const ADD_QUOTAS = `${ADD_TO_QUOTAS.insert} values (?, ?, ?, ?) ${ADD_TO_QUOTAS.onConflict}`
 const RESERVED = 'select reserved from quota_sums where account = ?'
 const OPEN_JOBS = 'select sum(open_jobs) as open_jobs from quota_sums'
-/** After this, the sums are complete, and later starts only read them. */
+/** The last statement records that the sums are complete, so that later starts do not count again. */
 export const COUNT = `
   delete from quota_sums;
   insert into quota_sums (account, open_jobs, stored_bytes, reserved)

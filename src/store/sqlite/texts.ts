@@ -1,18 +1,20 @@
-/** Compressible texts in SQLite: a compressed text is in a column of bytes. */
+/** Compresses long texts in SQLite. A compressed text is in a separate column, named `_zstd`. */
 import { decompressed } from '../compressed-text.ts'
 import type { Cell } from './open-file.ts'
 
 /**
- * The size from which texts are compressed. For shorter texts, the CPU time (65 µs for 10 KB) would limit throughput before the
+ * Texts from this size on are compressed. For shorter texts, the CPU time (65 µs for 10 KB) would limit throughput before the
  * disk does.
  */
 export const COMPRESS_FROM_BYTES = 32_768
 
-/** Selects a text, or its bytes if it is compressed. */
+/** Returns the SQL for a text, or for its bytes if the text is compressed. */
 export const textOf = (row: string, column: 'messages' | 'content') =>
   `coalesce(${row}.${column}_zstd, ${row}.${column})`
 
-/** Returns the cell as text. The storage thread calls this, so that the event loop need not decompress it. */
+/**
+ * Returns the cell as text. Call this on the storage thread, so that the event loop does not spend its time on decompression.
+ */
 export function asText(cell: Cell | undefined): Cell {
   return decompressed(cell) ?? cell ?? null
 }

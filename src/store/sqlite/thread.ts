@@ -1,6 +1,6 @@
 /**
- * The storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. It answers
- * groups of operations, and commits the writes of all groups that have arrived in one transaction.
+ * Runs the storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. All writes
+ * that have arrived are committed in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
@@ -12,14 +12,14 @@ import { type Args, type Call, type Name, operations, type Result } from './oper
 import { dropUnusedIndexes, migrate } from './schema.ts'
 import { correctReserved, countOnce } from './sums.ts'
 
-/** A group of operations. Writes run in one transaction, reads outside of transactions. */
+/** Writes of a request run in one transaction, reads outside of transactions. */
 export interface Request {
   readonly id: number
   readonly kind: 'read' | 'write'
   readonly calls: readonly Call[]
 }
 
-/** The reply to a request: the result of each operation, in order, and which operations failed. */
+/** `values` has the result of each operation, in order. `failures` names the operations that failed. */
 export interface Reply {
   readonly id: number
   readonly values: readonly unknown[]
@@ -28,22 +28,25 @@ export interface Reply {
 
 export type Failure = readonly [index: number, message: string, kind: FailureKind]
 
-/** `unavailable` may succeed later; `rejected` and `unknown account` never will; `error` is unexpected. */
+/**
+ * `unavailable`: a retry may succeed. `rejected` and `unknown account`: no retry will succeed. `error`: the cause is
+ * unexpected.
+ */
 export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'error'
 
-/** The first message of the thread. `operator`: whether the operator must fix the cause. */
+/** The thread sends this first. `operator` means that the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
-/** The primary result code of SQLite if another process held the write lock for longer than the busy timeout. */
+/** SQLite's primary result code for a write lock that another process held for longer than the busy timeout. */
 const BUSY = 5
-/** Primary result codes of SQLite for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
+/** SQLite's primary result codes for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [BUSY, 6, 7, 8, 10, 13, 14]
-/** Primary result codes for errors in the row itself: too big, constraint, mismatch. */
+/** SQLite's primary result codes for errors in the row itself: too big, constraint, mismatch. */
 const REJECTING_CODES: readonly number[] = [18, 19, 20]
 
 const REMEDY = 'Check free disk space and the permissions of the file, and start again.'
 
-/** The maximum number of messages that this thread handles together, so that the transaction of their writes stays short. */
+/** The thread handles at most this many messages together, so that the transaction of their writes stays short. */
 const MAX_MESSAGES = 16
 
 interface Results {
@@ -53,11 +56,11 @@ interface Results {
 
 class StorageThread {
   readonly #file: ServedFile
-  /** Referenced only because garbage collection of the handle would release the lock. */
+  /** This reference prevents the garbage collection of the handle, which would release the lock. */
   readonly lock: DatabaseSync
 
   constructor(path: string) {
-    // The lock comes first, because a file that a transfer is filling cannot be opened.
+    // The lock comes first, because the file cannot be opened while a transfer fills it.
     this.lock = lockForServing(path)
     const db = openFile(path)
     migrate(db)
@@ -67,7 +70,7 @@ class StorageThread {
     this.#file = new ServedFile(db)
   }
 
-  /** Answers requests that arrived while earlier ones were being answered. */
+  /** Answers requests in their order. The writes of all of them share a transaction. */
   answer(requests: readonly Request[]): Reply[] {
     const { values, failures } = this.#commit(
       requests.filter(({ kind }) => kind === 'write').flatMap(({ calls }) => calls),
@@ -98,7 +101,8 @@ class StorageThread {
     try {
       return { values: commit(calls), failures: [] }
     } catch (error) {
-      // If another process, such as a scrub, holds the write lock, each operation would wait for it just as long on its own.
+      // Another process, such as a scrub, holds the write lock. Retrying each operation alone would only wait for the same lock
+      // again.
       if (calls.length === 1 || codeOf(error) === BUSY) {
         return {
           values: calls.map(() => undefined),
@@ -145,14 +149,12 @@ function kindOf(error: unknown): FailureKind {
   return REJECTING_CODES.includes(code) ? 'rejected' : 'error'
 }
 
-/** SQLite's primary result code; 0 for other errors. */
 function codeOf(error: unknown): number {
   return error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0
 }
 
 type Message = Request | 'close'
 
-/** Other messages that have already arrived, up to MAX_MESSAGES. */
 function* waitingMessages(port: MessagePort): Generator<Message> {
   for (let count = 1; count < MAX_MESSAGES; count++) {
     const next = receiveMessageOnPort(port)
@@ -161,7 +163,6 @@ function* waitingMessages(port: MessagePort): Generator<Message> {
   }
 }
 
-/** Runs the thread: reports `ready` or why it cannot start, then answers requests until it receives `close`. */
 function serve(port: MessagePort): void {
   let thread: StorageThread
   try {

@@ -1,8 +1,9 @@
 /**
- * A SQLite file as the source or the target of a transfer, while no server uses it. The source is read in one snapshot. The
- * target is filled in one transaction. It uses a rollback journal, which contains only the few pages that existed before; a
- * write-ahead log would contain everything that is transferred. If a transfer is killed, the next process that opens the file
- * rolls it back.
+ * Reads a SQLite file as the source of a transfer, in one snapshot, or fills one as the target, in one transaction. No server
+ * uses the file meanwhile. If the process is killed, the next one that opens the target rolls the transfer back.
+ *
+ * The target uses a rollback journal, which contains only the few pages that existed before. A write-ahead log would contain
+ * everything that is transferred.
  */
 import { existsSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
@@ -26,20 +27,23 @@ import { migrate, schemaVersion } from './schema.ts'
 import { COUNT } from './sums.ts'
 
 export function openSqliteSource(path: string): TransferSource {
-  // Checked first, because locking and opening would create the folder and the file.
+  // Locking and opening would create the missing file instead of reporting it.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no file ${path}.`)
   return openLocked(path, (db, lock) => {
     if (schemaVersion(db) === 0) {
       throw new DatabaseProblem(`${path} is not a database of Parley.`)
     }
     migrate(db)
-    // All reads use one snapshot, because commands may create keys during the transfer.
+    // Commands may create keys during the transfer, so all reads use one snapshot.
     db.exec('begin')
     return sqliteSource(db, lock)
   })
 }
 
-/** The lock comes first, because a file that another transfer is filling cannot be opened. Both are closed if `prepare` throws. */
+/**
+ * The lock comes first, because the file cannot be opened while another transfer fills it.
+ * @param prepare if this throws, the file and the lock are closed
+ */
 function openLocked<T>(path: string, prepare: (db: DatabaseSync, lock: DatabaseSync) => T): T {
   const lock = lockForTransfer(path)
   let db: DatabaseSync | undefined
@@ -60,7 +64,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
       select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
     from: {
       callbacks: { key: ['seq'] },
-      // Selects from `jobs` first, because only its rows contain both the ID and the row number.
+      // Only rows of `jobs` contain both the ID and the row number, so the other tables are joined to them.
       cachedResponses: {
         table: sql`(
           select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
@@ -122,7 +126,7 @@ function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
   }
 }
 
-/** Inserts rows. All rows of a job have its row number. */
+/** All rows of a job get the row number of the job, which the source does not have. */
 function insert(
   db: DatabaseSync,
   kind: Kind,
@@ -143,7 +147,6 @@ function insert(
   )
 }
 
-/** Turns SQLite's errors into a `DatabaseProblem`. */
 function asProblem<T>(work: () => T): T {
   try {
     return work()

@@ -1,19 +1,31 @@
 /**
- * The thread of one snapshot. SQLite writes a snapshot in a single statement, and during that time the command must show
- * progress and be able to clean up if it is interrupted.
+ * Runs one snapshot or scrub on its own thread, because SQLite copies the whole file in one statement. Meanwhile, the storage
+ * thread must answer reads, and a command must show progress and clean up when it is interrupted.
  */
 import { dirname } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { DatabaseProblem } from '../database-problem.ts'
 import { type DatabaseSummary, faultOf, openReadOnly, summaryOf } from './database-summary.ts'
+import { deletionOperations } from './delete.ts'
+import { OpenFile } from './open-file.ts'
+import { openFile } from './opening.ts'
 
 export type SnapshotResult = { readonly summary: DatabaseSummary } | { readonly problem: string }
 
-interface Paths {
+export type VacuumTask = Snapshot | Scrub
+
+interface Snapshot {
   readonly from: string
-  /** The path of an empty file to write to. */
+  /** The snapshot is written to this file, which must be empty. */
   readonly to: string
 }
+
+interface Scrub {
+  readonly path: string
+}
+
+/** A scrub waits longer than other writes do, because a busy server leaves little time between its writes. */
+const SCRUB_TIMEOUT_MS = 30_000
 
 /** SQLite's primary result codes. */
 const BUSY = 5
@@ -22,7 +34,7 @@ const CORRUPT = 11
 const FULL = 13
 const NOT_A_DATABASE = 26
 
-function write({ from, to }: Paths): DatabaseSummary {
+function snapshot({ from, to }: Snapshot): DatabaseSummary {
   const source = asProblem(from, () => openReadOnly(from))
   try {
     asProblem(from, () => source.prepare('vacuum into ?').run(to), dirname(to))
@@ -32,7 +44,7 @@ function write({ from, to }: Paths): DatabaseSummary {
   return asProblem(from, () => check(from, to))
 }
 
-/** Reads everything that was written, so that damage shows now instead of when the backup is needed. */
+/** Reads the whole copy, so that damage is found now instead of when the backup is needed. */
 function check(from: string, to: string): DatabaseSummary {
   const copy = openReadOnly(to)
   try {
@@ -44,10 +56,7 @@ function check(from: string, to: string): DatabaseSummary {
   }
 }
 
-/**
- * Turns SQLite's errors into a `DatabaseProblem`.
- * @param folder the folder to which the work writes, if any
- */
+/** @param folder the folder to which the work writes; absent if the work only reads */
 function asProblem<T>(from: string, work: () => T, folder?: string): T {
   try {
     return work()
@@ -66,15 +75,27 @@ function messageOf(reason: string, code: number, from: string, folder: string | 
   return `${from} cannot be copied into ${folder}: ${reason}. Check the disk, its free space, and limits on file sizes.`
 }
 
-function post(result: SnapshotResult): void {
-  parentPort?.postMessage(result)
+function scrub({ path }: Scrub): void {
+  const db = openFile(path)
+  try {
+    db.exec(`pragma busy_timeout = ${SCRUB_TIMEOUT_MS}`)
+    deletionOperations.scrub.run(new OpenFile(db))
+  } finally {
+    db.close()
+  }
+}
+
+function resultOf(task: Snapshot): SnapshotResult {
+  try {
+    return { summary: snapshot(task) }
+  } catch (error) {
+    if (error instanceof DatabaseProblem) return { problem: error.message }
+    throw error
+  }
 }
 
 if (parentPort) {
-  try {
-    post({ summary: write(workerData as Paths) })
-  } catch (error) {
-    if (!(error instanceof DatabaseProblem)) throw error
-    post({ problem: error.message })
-  }
+  const task: VacuumTask = workerData
+  if ('path' in task) scrub(task)
+  else parentPort.postMessage(resultOf(task))
 }

@@ -1,16 +1,17 @@
 /**
- * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. The store settles them in the
- * queue; running jobs are failed by their execution.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed, and deletes expired data.
+ * Running jobs are failed by their execution instead.
  */
 import type { Clock } from '../clock.ts'
+import { PollingLoop } from '../polling-loop.ts'
 import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
-import type { AfterSettlement } from './after-settlement.ts'
-import { DEADLINE_EXCEEDED, outOfPatience } from './outcome-and-receipt.ts'
+import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
+import type { AfterSettlement } from './settle.ts'
 
-/** Maximum jobs of one statement, so that its transaction stays short. */
+/** A statement fails at most this many jobs, so that its transaction stays short. */
 const MAX_FAILED = 256
-/** Stands for the receipt, which the store writes from the earlier runs. `afterSettlement` does not need it here. */
+/** The store writes the real receipt. `afterSettlement` only looks for an answer that was cut off, and these jobs have none. */
 const NO_RECEIPT = { form: 'text', calls: [] } as const
 
 export interface SweepOptions {
@@ -22,12 +23,11 @@ export interface SweepOptions {
 export interface OverdueSweepOptions extends SweepOptions {
   readonly routes: Pick<Routes, 'limited' | 'limitedAccounts'>
   readonly patienceMs: number
-  /** The names of a route's queues. */
   readonly queuesOf: (route: string) => readonly string[]
   readonly onError: (message: string, error: unknown) => void
 }
 
-/** Returns a function that never rejects, and does nothing while an earlier call is in progress. */
+/** Returns a function that never rejects. It does nothing while an earlier call is in progress. */
 export function createOverdueSweep(options: OverdueSweepOptions): () => Promise<void> {
   const { routes, onError } = options
   let isRunning = false
@@ -60,7 +60,6 @@ async function failOf(
   }
 }
 
-/** Fails the queued jobs whose deadline has passed. */
 export async function failPastDeadline(options: SweepOptions): Promise<void> {
   await failAll({ route: null, error: DEADLINE_EXCEEDED }, options)
 }
@@ -75,4 +74,28 @@ async function failAll(overdue: Overdue, { store, clock, afterSettlement }: Swee
     }
     count = failed.length
   }
+}
+
+const STEP_PAUSE_MS = 20
+const IDLE_PAUSE_MS = 10_000
+
+export interface RetentionOptions {
+  readonly store: Pick<Store, 'expire'>
+  readonly clock: Clock
+  readonly retentionMs: number
+  readonly onError: (error: unknown) => void
+}
+
+/** Deletes expired data in small steps, with pauses for other work. */
+export function retentionLoop({ store, clock, retentionMs, onError }: RetentionOptions): PollingLoop {
+  let hasMore = false
+  return new PollingLoop({
+    clock,
+    pauseMs: () => (hasMore ? STEP_PAUSE_MS : IDLE_PAUSE_MS),
+    task: async () => {
+      hasMore = false
+      hasMore = await store.expire({ nowMs: clock.nowMs(), retentionMs })
+    },
+    onError,
+  })
 }
