@@ -17,7 +17,7 @@ export function hasCommand(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined
 }
 
-/** Returns what BullMQ lacks here; null if it can be measured. */
+/** Returns null if BullMQ can be measured here. */
 export function bullmqMissing(): Missing | null {
   const how = [
     ...(isInstalled('bullmq') ? [] : [PACKAGES]),

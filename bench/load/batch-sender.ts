@@ -1,4 +1,7 @@
-/** Sends batches of jobs with callbacks at a steady pace, from the benchmark's own process, because there are few batches. */
+/**
+ * Sends batches of jobs with callbacks at a steady pace. There are so few batches that the benchmark's own process can send
+ * them.
+ */
 import { Pool } from 'undici'
 import { newIdempotencyKey } from '../../client/src/idempotency-key.ts'
 import { jobBody } from './bodies.ts'
@@ -8,17 +11,15 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** The port of Parley, or of a peer that accepts batches in the same form. */
+  /** Parley, or a peer that accepts the same batches, listens on this port. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
-  /** Whether each batch has an Idempotency-Key, like those of the published client. */
+  /** Each batch has an Idempotency-Key, as from the published client. */
   readonly keyed: boolean
   readonly receiversPort: number
-  /** The size of a job. */
   readonly bytes: number
   readonly batches: number
   readonly jobsEach: number
-  /** Time between batches. */
   readonly paceMs: number
 }
 

@@ -1,6 +1,7 @@
 /**
  * Delivers callbacks with BullMQ: a worker reads them from the queue, signs them and posts them with an undici pool for each
- * host; Redis stores their outcome. It leaves out address checks, a limit per host, and the job that the callback reports.
+ * host. Redis stores their outcome. The peer leaves out address checks, a limit per host, and the job that the callback
+ * reports.
  */
 import { Agent } from 'undici'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-sender.ts'
