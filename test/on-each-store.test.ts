@@ -12,7 +12,7 @@ import { startParley, temporaryFolder } from './parley.ts'
 
 const TESTS = fileURLToPath(new URL('.', import.meta.url))
 
-/** Test files that must run on each store. A dashboard file takes seconds, so only those about stored data are among them. */
+/** These test files must run on each store. A dashboard file takes seconds, so only those about stored data are among them. */
 const ON_EACH_STORE = [
   'client/**/*.test.ts',
   'http/**/*.test.ts',
@@ -21,7 +21,7 @@ const ON_EACH_STORE = [
   'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
-/** Of these, the test files that run on SQLite only, except in the long form: their result depends on no store. */
+/** Among them, the result of these files depends on no store, so they run on SQLite only, except in the long form. */
 const ON_ANY_STORE = [
   'client/**/*.test.ts',
   'http/{broken-requests,documents,fields,length-limits,schemas,model-roles,long-bodies}.test.ts',

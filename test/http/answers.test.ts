@@ -1,6 +1,6 @@
 /**
- * Tests how a conversation becomes `response_content`, why jobs fail (SPEC §2.2, §2.3, §3 and §7), and what callers and operators
- * read of a model server's errors, in each shape that model servers send.
+ * Tests how a conversation becomes `response_content`, why jobs fail (SPEC §2.2, §2.3, §3 and §7), and what callers and
+ * operators read of a model server's errors, in each shape that model servers send.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -25,13 +25,13 @@ const ANN = { name: 'Ann', age: 40 }
 const withSchema = (schema: object) => ({ response_format: { format: 'json', schema } })
 const asPerson = withSchema(PERSON)
 const asJson = { response_format: { format: 'json' } }
-/** Returns the format in which a model server gets the schema. */
+/** A model server gets the schema in this format. */
 const sentSchema = (schema: object, strict: boolean) => ({
   type: 'json_schema',
   json_schema: { name: 'answer', schema, strict },
 })
 
-/** The ways in which a model server can answer JSON in prose. */
+/** A model server may wrap the JSON of its answer in prose or code fences in these ways. */
 const WRAPPED: readonly [name: string, over: object, value: unknown, texts: readonly string[]][] = [
   [
     'a code fence around the answer is taken off',
@@ -54,7 +54,7 @@ const coded = (code: string) =>
   reply.status(400, { body: { error: { message: 'It breaks the policy.', type: 'invalid_request', code } } })
 
 const POLICY = 'content_policy_violation'
-/** Jobs that fail after one call: the code, the upstream's status, and its message. */
+/** These jobs fail after one call. Each entry has the code, the upstream's status, and its message. */
 const FAILURES: readonly (readonly [
   name: string,
   answer: Reply,

@@ -52,7 +52,6 @@ onEachStore(async () => {
   const withHeader = (name: string, value: string) =>
     create({ callback_url: URL, callback_headers: { [name]: value } })
 
-  /** Asserts how the callback of the job created last is stored. */
   async function isStored(callback: unknown, expected: unknown) {
     enqueued(await create(callback), 1)
     assert.deepEqual((await database.callbacks()).at(-1), expected)

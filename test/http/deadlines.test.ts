@@ -15,7 +15,7 @@ const STALL = () => reply.stall()
 
 const start = (t: TestContext, script: Script = STALL) => startScene(t, { ...ONE_CALL, script })
 
-/** Starts another server on the database of the earlier one. */
+/** Starts another server on the database of the earlier one, `pauseMs` after that one has stopped. */
 async function restart(t: TestContext, before: Stage & Scene, pauseMs: number): Promise<Stage & Scene> {
   await stopAtOnce(before)
   before.clock.skip(pauseMs)
@@ -77,7 +77,7 @@ onEachStore(async () => {
     assert.ok(isOpen(await caller.read(other)))
     assert.equal(completions(models), 1)
     assert.equal(await metric(parley, 'parley_jobs_total{model="gpt-5-mini",outcome="deadline_exceeded"}'), 3)
-    // Only one of the three jobs had been claimed and counts as a run. The others are no runs of 0 s.
+    // Only one of the three jobs had been claimed. The others must not count as runs of 0 s.
     assert.equal(await metric(parley, 'parley_job_run_seconds_count{model="gpt-5-mini"}'), 1)
   })
 

@@ -25,8 +25,8 @@ onAnyStore(async () => {
   const ttl = (message_cache_ttl: unknown) => ({ message_cache_ttl })
 
   /**
-   * Jobs that both creates reject with the same message: the changes to a valid job, and what the message says after `jobs[1].`.
-   * A message that ends with an ellipsis continues.
+   * Both creates must reject these changes to a valid job with the same message. The text follows `jobs[1].` in the message. If
+   * it ends with an ellipsis, the message may continue.
    */
   const REFUSED: readonly [name: string, over: object, details: string][] = [
     ['2.1 model is required', without('model'), 'model: is required'],
@@ -179,7 +179,7 @@ onAnyStore(async () => {
     }
   })
 
-  /** Jobs that both creates accept: the changes to a valid job. */
+  /** Both creates must accept these changes to a valid job. */
   const ACCEPTED: readonly [name: string, over: object][] = [
     ...MODELS.split(', ').map((model): [string, object] => [`2.1 ${model}`, { model }]),
     ['2.1 message_cache_ttl of 180', ttl(180)],

@@ -1,4 +1,4 @@
-/** Tests bodies over 64 KiB: whether the event loop or a thread reads them, their texts are stored and sent unchanged. */
+/** Tests bodies over 64 KiB. Their texts must be stored and sent unchanged, whether the event loop or a thread reads them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
@@ -26,7 +26,7 @@ const KINDS: readonly [name: string, unit: string, reader: 'event loop' | 'threa
   ['quoted JSON', QUOTED_JSON, 'thread'],
 ]
 
-/** Returns a function that returns how many bodies threads have read since this call. */
+/** The returned function counts the bodies that threads have read since this call. */
 function countReads(t: TestContext): () => number {
   const { mock } = t.mock.method(CpuPool.prototype, 'run')
   return () => mock.calls.filter(({ arguments: given }) => given[0] === 'read body').length

@@ -21,7 +21,7 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
     came += text
     for (const watcher of watchers) watcher()
   })
-  // The server may end the connection with a reset, which is an error here.
+  // The server may end the connection with a reset, which the socket reports as an error.
   socket.on('error', () => {})
   const closed = new Promise<string>((resolve) => {
     socket.once('close', () => resolve(came))
@@ -43,7 +43,7 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
   }
 }
 
-/** Sends only these bytes; resolves with the response once the server has closed the connection. */
+/** Sends only these bytes. Resolves with the response once the server has closed the connection. */
 export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Array): Promise<Answer> {
   const line = openLine(parley)
   line.send(data)

@@ -49,7 +49,7 @@ function traits({ status, text, headers }: Answer) {
 
 const list = async (caller: Caller, query: string) => granted(await caller.get(`${MESSAGES}?${query}`), 200)
 
-/** Follows `next` to the last page; returns all pages. */
+/** Follows `next` to the last page. */
 async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {
@@ -217,7 +217,6 @@ onEachStore(async () => {
     })
     const other = await callerOf(parley, 'user_free')
     const id = idOf(await caller.create())
-    /** Reads the job; asserts the status, the RateLimit headers and Retry-After. */
     const expect = async (status: number, remaining: string, reset: string, retryAfter: string | null) => {
       const answer = await caller.read(id)
       const names = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset', 'retry-after']

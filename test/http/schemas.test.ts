@@ -15,7 +15,7 @@ import { completed, enqueued, failed } from './expect.ts'
 const withSchema = (schema: object) => ({ response_format: { format: 'json', schema } })
 const object = (properties: object, ...required: string[]) => ({ type: 'object', properties, required })
 
-/** A schema with unions, tuples, sets and records, as Zod, pydantic and other generators write them. */
+/** Zod, pydantic and other generators write such unions, tuples, sets and records. */
 const GENERATED = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -58,7 +58,7 @@ const NOT_CHECKED = [
   '/$defs/File/contentEncoding',
 ]
 
-/** The JSON text of a schema with integers that JavaScript numbers cannot hold exactly. */
+/** JavaScript numbers cannot hold these integers exactly. */
 const LARGE_INTEGERS = '{"type":"integer","enum":[9007199254740993,1234567890123456789]}'
 
 onAnyStore(async () => {

@@ -1,6 +1,6 @@
 /**
- * Tests that the alert rules, the Grafana dashboard and the documents refer only to existing metrics: each selector must match
- * a metric of a server on which most kinds of events have happened.
+ * Tests that the alert rules, the Grafana dashboard and the documents refer only to existing metrics. Each selector must match
+ * a metric of a server that has seen most kinds of events.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -19,20 +19,20 @@ import { LOCAL_CALLBACKS, startScene } from './caller.ts'
 import { completed, failed, refused } from './expect.ts'
 import { groupedBy, type Sample, type Selector, samplesIn, selectorsOf, selects } from './promql.ts'
 
-/** Labels that Prometheus adds itself. */
+/** Prometheus adds these labels itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
-/** Metrics that the runtime reports on Linux only. */
+/** The runtime reports these metrics on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** Metrics of the disk with the SQLite file. */
+/** These metrics describe the disk with the SQLite file. */
 const ON_SQLITE = /^parley_disk_/
-/** A metric that only upstreams with a rate have; rates.test.ts reads it. */
+/** Only upstreams with a rate have this metric. rates.test.ts reads it. */
 const WITH_A_RATE = /^parley_upstream_rate_waiting$/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
 const panels = expressionsOfDashboard(file('deploy/grafana-dashboard.json'))
 
-/** An answer that ends at a length limit and reports far fewer tokens than were sent. */
+/** The answer ends at a length limit, and reports far fewer tokens than Parley sent. */
 const CUT = {
   choices: [{ index: 0, message: { role: 'assistant', content: 'It is' }, finish_reason: 'length' }],
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
@@ -92,9 +92,9 @@ onEachStore(async () => {
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
-  /** Returns the metrics of a server on which each kind of event in the files has happened. */
+  /** Returns the metrics of a server that has seen each kind of event in the files. */
   async function seen(): Promise<readonly Sample[]> {
-    // The long body is read by a CPU pool thread.
+    // A CPU pool thread reads the long body, so the metrics of these threads have values.
     for (const content of ['Hello', 'Hello', ' word'.repeat(20_000)]) completed(await caller.ask(content))
     for (const status of [401, 429, 503]) completed(await caller.ask(`STATUS ${status}`))
     failed(await caller.ask('STATUS 400'))
@@ -114,14 +114,14 @@ onEachStore(async () => {
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
-      // The metric of dropped parts appears once the texts have been counted.
+      // Parley counts tokens some time later. Only then does the metric of dropped parts appear.
       const isComplete =
         /^parley_context_shifts_total/m.test(text) && text.includes('nodejs_gc_duration_seconds_sum')
       if (isComplete) return samplesIn(text)
     }
   }
 
-  /** Delivers one callback, and lets another fail permanently. */
+  /** One callback is delivered, and another fails permanently. */
   async function callbacksEnd(): Promise<void> {
     const receiver = await startReceiver()
     after(() => receiver.close())

@@ -1,4 +1,4 @@
-/** Makes the same mistakes in SQL inside strings and templates: each pattern is replaced wherever it occurs. */
+/** Makes mistakes in SQL inside strings and templates. Each pattern is replaced wherever it occurs. */
 import type { Edit } from './operators.ts'
 import { nodesIn, type SyntaxNode } from './syntax.ts'
 
@@ -33,7 +33,7 @@ const RULES: readonly (readonly [operator: string, found: RegExp, by: string])[]
   ['SQL: dropped distinct', /\bdistinct /g, ''],
 ]
 
-/** The edits of a string, or of the fixed parts of a template. */
+/** In a template, only the fixed parts are edited. */
 export function sqlEdits(node: SyntaxNode, text: string): readonly Edit[] {
   if (node.type === 'Literal' && typeof node.value === 'string')
     return editsIn(node.start + 1, node.end - 1, text)

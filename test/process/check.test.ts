@@ -1,6 +1,7 @@
 /**
  * Tests `parley check`, and what `parley serve` rejects at its start for the same reasons: wrong settings, databases that are
- * unsuitable or missing, and model servers that do not answer. The cases are in src/config/load.test.ts and src/cli/check/.
+ * unsuitable or missing, and model servers that do not answer. src/config/load.test.ts and src/cli/check/ test the single
+ * cases.
  */
 import assert from 'node:assert/strict'
 import { readdir, writeFile } from 'node:fs/promises'
@@ -25,14 +26,13 @@ async function check(env: Environment, ...args: readonly string[]) {
   return { code, stdout }
 }
 
-/** Checks that a configuration is right, and returns the output. */
 async function passes(env: Environment, ...args: readonly string[]): Promise<string> {
   const { code, stdout } = await check(env, ...args)
   assert.equal(code, 0, stdout)
   return stdout
 }
 
-/** Checks that `check` and `serve` report the same problem. */
+/** `check` and `serve` must report the same problem. */
 async function bothReport(env: Environment, says: RegExp, problem = says, at = place): Promise<void> {
   const { code, stdout } = await at.parley(['check'], { env })
   assert.equal(code, 1)
@@ -40,7 +40,6 @@ async function bothReport(env: Environment, says: RegExp, problem = says, at = p
   reported(await at.parley(['serve'], { env }), problem)
 }
 
-/** Lists what is in a schema of Postgres. */
 async function relationsIn(t: TestContext, url: string): Promise<unknown[]> {
   const ours = 'select 1 from pg_class where relnamespace = current_schema()::regnamespace'
   return (await (await connectPostgres(t, url)).query(ours)).rows
@@ -187,7 +186,7 @@ test('a fit Postgres passes, nothing in it is changed, and no password is shown'
   const url = new URL(await freshDatabase(t))
   url.password = 'canary'
   const { baseUrl } = await startModelServer({}, t)
-  // A model server is configured, because the check would warn of the simulator.
+  // Without a model server, the check would warn of the simulator.
   const env = { DATABASE_URL: url.href, OPENAI_BASE_URL: baseUrl, OPENAI_MODEL: 'a-model' }
   const stdout = await passes(env)
   assert.match(stdout, /^ok +database: Postgres \d+\.\d+ at 127\.0\.0\.1/m)

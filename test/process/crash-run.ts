@@ -11,12 +11,12 @@ export interface CrashRunOptions {
   readonly place: Installation
   readonly kills: number
   readonly callers: number
-  /** How many events there are at most between a start and the next kill. */
+  /** Limits the events between a start and the next kill. */
   readonly mostEvents: number
   readonly random: Random
-  /** Sends one request of a caller. It is called again and again. */
+  /** Sends one request of a caller. The run repeats this. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
-  /** Ends a server; by SIGKILL if absent. */
+  /** Ends a server. The default is SIGKILL. */
   readonly end?: (server: Server) => Promise<void>
   /** Called after the last kill, so that the requests in progress can end. */
   readonly onCalm: () => void
@@ -77,7 +77,7 @@ export class CrashRun {
     }
   }
 
-  /** Sends requests until the run ends. Rejects if a response was wrong. Responses may be interrupted by kills. */
+  /** Rejects if a response was wrong. Kills may interrupt responses. */
   async #askOnAndOn(name: string, server: () => Promise<Server>): Promise<void> {
     let asked = 0
     while (!this.#over) {
@@ -95,7 +95,7 @@ export class CrashRun {
   }
 }
 
-/** Whether a caller gets this error because the server was killed. */
+/** A caller gets these errors because the server was killed. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }

@@ -20,13 +20,13 @@ import { startServer } from './started-server.ts'
 
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
-/** The number of slots that are reserved for other accounts. */
+/** Parley reserves this many slots for other accounts. */
 const RESERVE = 1
 /** The signal is sent up to this many turns of the event loop after the last caller has begun to wait. */
 const MOST_TURNS = 200
-/** How many drains run at the same time. Each of them mostly waits for its server. */
+/** Each drain mostly waits for its server, so this many run at the same time. */
 const AT_ONCE = 4
-/** The number of drains under load, one after the other on the same database. */
+/** The drains under load run one after the other on the same database. */
 const DRAINS = LONG ? 50 : 2
 const MOST_EVENTS = 240
 const MOST_IN_A_BATCH = 10
@@ -82,7 +82,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const { server, key } = await run.run()
   await ledger.readAll(server.caller(key))
   await stop(server)
-  // The counts are equal, because a request whose connection was closed was not accepted.
+  // A request whose connection was closed was not accepted, so the counts must be equal.
   assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
   assert.equal(calls, ledger.size)
   assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
@@ -162,7 +162,7 @@ test('connections that have sent nothing, part of the headers or part of a body 
     t.after(() => socket.close())
     if (sent !== '') await socket.send(sent)
   }
-  // This request of another caller gets its response later than the connections were opened, so the server knows them.
+  // The response to this later request shows that the server knows all connections that were opened before.
   assert.equal((await server.caller(key).single('Hello')).status, 200)
   const signalledAt = Date.now()
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
@@ -170,7 +170,7 @@ test('connections that have sent nothing, part of the headers or part of a body 
 })
 
 /**
- * These callbacks are answered first, so that the receiver is allowed as many concurrent attempts as there are callbacks that
+ * A new receiver gets only a few concurrent attempts until it has answered some, so these callbacks come before those that
  * stall.
  */
 const ANSWERED = 20
@@ -209,7 +209,7 @@ test('SIGTERM while callbacks are in flight to a receiver that stalls: the serve
   t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
 })
 
-/** Sends single creates, one after the other, until the server no longer listens. Returns the responses. */
+/** Returns the responses that arrived until the server no longer listened. */
 async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {
   const answers: Reply[] = []
   for (;;) {

@@ -1,8 +1,8 @@
-/** Connections of clients that send or read as badly as possible. */
+/** Opens connections of clients that send or read as badly as possible. */
 import { connect, type Socket } from 'node:net'
 
 export interface HostileSocket {
-  /** Everything received, as far as it was read. */
+  /** Returns everything received, as far as the client has read it. */
   readonly text: () => string
   /** Resolves when the operating system has taken everything, or the connection is closed. */
   readonly send: (data: string | Uint8Array) => Promise<void>
@@ -12,7 +12,7 @@ export interface HostileSocket {
 }
 
 export interface SocketOptions {
-  /** False for a client that never reads. */
+  /** If false, the client never reads. */
   readonly reads?: boolean
 }
 
@@ -51,7 +51,6 @@ function connected(socket: Socket): Promise<void> {
   })
 }
 
-/** The head of a POST with a body of this length. */
 export function postHead(path: string, key: string, bytes: number): string {
   const lines = [
     `POST ${path} HTTP/1.1`,

@@ -1,5 +1,5 @@
 /**
- * `parley listen` as a process, and callbacks that the test makes.
+ * Runs `parley listen` as a process, and makes callbacks for it.
  *
  * ```ts
  * const listener = await startListener(place, ['--secret', secret])
@@ -15,7 +15,7 @@ export interface Listener {
   readonly program: Program
 }
 
-/** Starts it on a free port. Resolves when it listens. */
+/** Resolves when `parley listen` listens on a free port. */
 export async function startListener(
   place: Installation,
   args: readonly string[] = [],
@@ -34,7 +34,7 @@ export interface Callback {
 
 export interface CallbackOptions {
   readonly id?: string
-  /** How many seconds ago the callback was signed. */
+  /** The callback was signed this many seconds ago. */
   readonly ageS?: number
   readonly body?: string
 }
@@ -59,7 +59,7 @@ export function signedCallback(
   }
 }
 
-/** Sends a callback. Resolves with the status of the response. */
+/** Resolves with the status of the response. */
 export async function post(url: string, { body, headers }: Callback): Promise<number> {
   const answer = await fetch(url, { method: 'POST', headers, body })
   await answer.text()

@@ -16,7 +16,7 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
-/** Returns the public model name and the answer of each completed job. */
+/** Completed jobs only. `model` is the public name. */
 export function outcomes(file: string): { model: string; content: string }[] {
   const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
   return rows(file, sql).map(({ model, content }) => ({
@@ -25,7 +25,6 @@ export function outcomes(file: string): { model: string; content: string }[] {
   }))
 }
 
-/** Returns the usage of each model. */
 export function usageSums(file: string): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const found = rows(
     file,

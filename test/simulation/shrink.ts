@@ -1,10 +1,10 @@
 /**
- * Shrinks a failing history: leaves out actions without which it still fails, first a half of them at a time, then a quarter,
- * and so on.
+ * Shrinks a failing history: leaves out actions without which it still fails, first half of them at a time, then a quarter, and
+ * so on.
  */
 import type { Action, Plan } from './plan.ts'
 
-/** The most histories to try. */
+/** Limits the histories that are tried. */
 const MOST_TRIES = 400
 
 /** @param fails returns whether a plan still fails in the same way */

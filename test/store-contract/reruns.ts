@@ -1,4 +1,4 @@
-/** What every store guarantees about reruns. */
+/** Tests what every store guarantees about reruns. */
 import assert from 'node:assert/strict'
 import { leastJobId } from '../../src/job/job-id.ts'
 import { RERUN_TAKEN_MS, type RerunRequest } from '../../src/store/rerun-store.ts'

@@ -1,6 +1,6 @@
 /**
- * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: names with multiples of the text's size. It
- * must run in a separate process, because the measurement would include everything else in the process.
+ * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: names with multiples of the text's size. The
+ * measurement includes everything in its process, so it must run in a separate one.
  *
  *     node --expose-gc test/support/job-byte-factors.ts
  */

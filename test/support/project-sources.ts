@@ -12,7 +12,7 @@ export interface Source {
   /** The path below the folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The project files that it imports, relative to the same folder; also `parley-json-schema` if it imports that. */
+  /** Project files relative to the same folder, and `parley-json-schema`. */
   readonly imports: readonly string[]
 }
 

@@ -1,6 +1,6 @@
 /**
- * A node of version 0.2 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of version
- * 0.2, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
+ * Simulates a node of version 0.2 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of
+ * version 0.2, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -25,7 +25,7 @@ import {
   WHICH_SETTLED,
 } from './old-version.ts'
 
-/** The number of migrations of version 0.2. */
+/** Version 0.2 has this many migrations. */
 export const SECOND_SCHEMA = 4
 
 export class SecondVersionNode extends OldVersionNode {
@@ -53,7 +53,7 @@ export class SecondVersionNode extends OldVersionNode {
     await this.run('accept ended', ACCEPT_ENDED, values)
   }
 
-  /** Settles jobs that this node holds. Returns for each whether it was settled. */
+  /** The node must hold the jobs. Returns for each whether it was settled. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
     const rows = await this.run('settle', SETTLE, settlementColumnsOf2(settlements))
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
@@ -72,7 +72,7 @@ export class SecondVersionNode extends OldVersionNode {
   }
 }
 
-/** Returns the columns in the order of version 0.2. */
+/** The columns are in the order of version 0.2. */
 function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
   const columns = settlementColumns(settlements, settlements.map(contentOf).map(asItIs))
   const [error, , , content] = columns.slice(-4)

@@ -1,6 +1,6 @@
 /**
- * Tests who can access the admin API, and the admin tokens that operators create: the audit log names them, and they can be
- * read-only and be revoked.
+ * Tests who can access the admin API. Operators can create admin tokens, which the audit log names, and which can be read-only
+ * and be revoked.
  */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'

@@ -13,11 +13,11 @@ import { adminOf, BASE, shareAdminStage, startAdminScene } from './admin.ts'
 const DAY_S = 86_400
 
 const KNOWN_MS = 5000
-/** The deletion of an account waits this long for every node to apply the suspension. */
+/** A deletion waits this long, so that every node has applied the suspension. */
 const DELETION_WAITS_MS = 3000
 const CAP_RULE = 'must be a whole number of at least 0, none, or tier'
 
-/** Advances the clock until the promise has settled; returns the promise's result. */
+/** Advances the clock until the promise has settled. */
 async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {
@@ -345,7 +345,7 @@ onEachStore(async () => {
     completed(await other.ended(theirs))
   })
 
-  // Many HTTP libraries send a content type with every request, even with requests that have no body.
+  // Many HTTP libraries send a content type with every request, even without a body.
   test('a content type without a body is accepted where every field is optional', async (t) => {
     const { parley, account } = await begin(t)
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }

@@ -52,7 +52,6 @@ export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
   )
 }
 
-/** @param token the admin token to send */
 export async function adminOf(parley: Parley, token = ADMIN_TOKEN): Promise<Admin> {
   const routes = await adminRoutesOf(parley)
   const send = async (
@@ -82,13 +81,12 @@ export async function adminOf(parley: Parley, token = ADMIN_TOKEN): Promise<Admi
   }
 }
 
-/** Starts a scene with an operator. */
 export async function startAdminScene(t: Lifetime, options: SceneOptions = {}) {
   const scene = await startScene(t, options)
   return { ...scene, admin: await adminOf(scene.parley) }
 }
 
-/** Starts a stage that the tests of a suite share; the returned function begins a test, as `shareStage` does. */
+/** Shares a stage as `shareStage` does, and adds the admin API. */
 export async function shareAdminStage(options: SceneOptions = {}) {
   const begin = await shareStage(options)
   let admin: Admin | undefined

@@ -1,4 +1,4 @@
-/** Accounts, keys, usage and the audit log in the reference store. */
+/** Keeps accounts, keys, usage and the audit log in the reference store. */
 import type { KeyRecord, OwnCaps, Secrets } from '../../../src/store/account-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import { MAX_OPEN_COUNTED, type QuotaUse, type UsageRecord } from '../../../src/store/usage-store.ts'
