@@ -104,8 +104,8 @@ const SHAPES: readonly (readonly [server: string, body: unknown, words: string])
   ['plain text', 'unknown route', 'unknown route'],
 ]
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('2.3 all four roles, in any order and number, arrive at the model as they were sent', async (t) => {
     const { caller, models } = await startScene(t, {

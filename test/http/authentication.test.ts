@@ -68,8 +68,8 @@ async function startPaced(t: TestContext) {
   return { ...scene, delayedAre }
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('401 for a create whose account is deleted after its key was looked up, and nothing is left of it', async (t) => {
     const { parley, caller, models } = await startScene(t, { account: 'leaving' })

@@ -17,8 +17,8 @@ function isHit(answer: Answer): boolean {
   return header === 'hit'
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('an answer of the simulator is not returned once a model is configured', async (t) => {
     const models = await startModelServer({}, t)

@@ -6,10 +6,10 @@
  *     const [id] = await caller.enqueue([job(), job()])       // a batch that must be accepted
  */
 import { randomUUID } from 'node:crypto'
-import { after } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { type ModelServerForTests, reply, type Script } from '../model-server.ts'
 import { type Answer, job, type Lifetime, type Parley } from '../parley.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { enqueued, granted } from './expect.ts'
 import { type Stage, type StageOptions, startStage } from './stage.ts'
 
@@ -129,9 +129,10 @@ let accounts = 0
  * Starts a stage that the tests of a suite share. The returned function begins a test with its own account and script, and
  * hides the requests of earlier tests. The tests must not depend on metrics, and must leave no model server unavailable.
  */
-export async function shareStage(options: StageOptions = {}) {
-  const { parley, models, clock } = await startStage({ after }, options)
+export function shareStage(options: StageOptions = {}) {
+  const start = onFirstUse((t) => startStage(t, options))
   return async (t: Lifetime, script: Script = () => undefined, tier = 'user_max'): Promise<Scene> => {
+    const { parley, models, clock } = await start()
     t.after(async () => {
       models.script = () => undefined
       models.release()

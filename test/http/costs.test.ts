@@ -53,8 +53,8 @@ const NOTHING = { model: null, input_tokens: 0, cached_input_tokens: 0, output_t
 const answer = (over: { content?: string; finish?: string } = {}) =>
   answering(4, { ...over, usage: { prompt_tokens_details: { cached_tokens: 20 } } })
 
-onEachStore(async () => {
-  const begin = await shareStage({ settings: { ...PRICES, ...LOCAL_CALLBACKS } })
+onEachStore(() => {
+  const begin = shareStage({ settings: { ...PRICES, ...LOCAL_CALLBACKS } })
 
   test('a job costs its calls; a cached response costs nothing, and a model without a price has no cost', async (t) => {
     const { parley, caller } = await begin(t, () => answer())

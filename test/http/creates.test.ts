@@ -13,8 +13,8 @@ import { pendingResponsesAre } from './stage.ts'
 
 const MAX_JOBS = { user_free: 2, user_go: 10, user_pro: 20, user_max: 30 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.3 the time in which the tokens of a job are counted is part of its timeout', async (t) => {
     const { caller, models, clock } = await begin(t, () => reply.stall(), 'user_free')

@@ -45,8 +45,8 @@ async function endsAtDeadline({ parley, clock, caller }: Scene, id: string): Pro
   assert.equal(granted(await admin.get(`/jobs/${id}`), 200).settled_at, deadline)
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('a running call is aborted at the deadline, also that of a repair, and the caller gets the error', async (t) => {
     const schema = { type: 'object', required: ['a'] }

@@ -41,8 +41,8 @@ function jobIsRead(t: TestContext, { store }: Parley): Promise<void> {
   })
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.1 the same key and body give the same identifiers', async (t) => {
     const { parley, caller } = await begin(t)

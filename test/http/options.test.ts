@@ -35,8 +35,8 @@ const PAIRS = { customer: 'a "}" b', Ünïcode: '\u0000🙂', empty: '' }
 const NEWER = { options: { seed: 1 }, complete_within: 60, priority: 'low', metadata: { n: '1' } }
 const INCLUDING = `${MESSAGES}?include=metadata`
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('all options are sent, also with a repair and for queued jobs, and without options nothing is', async (t) => {
     const { caller, models } = await begin(t, (_request, index) => reply.text(index === 0 ? '{}' : '{"a":1}'))

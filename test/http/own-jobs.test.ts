@@ -46,8 +46,8 @@ async function receiverScene(t: TestContext) {
 const LOOK_MS = 500
 const ONE_AT_A_TIME = { jobs: { concurrency: 1 } }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   // Many HTTP libraries send a content type with every request.
   test('cancel and delete: a content type without a body is accepted', async (t) => {

@@ -60,8 +60,8 @@ async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answe
   }
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.2 a job id in upper case is the same job', async (t) => {
     const { parley, caller } = await startScene(t)

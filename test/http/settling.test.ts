@@ -41,8 +41,8 @@ function internalError(error: { readonly code: string; readonly message: string 
 const errors = ({ log }: Parley, words: string) =>
   log.filter(({ level, message }) => level === 'error' && message.includes(words))
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   limited(
     '2.1 a message_cache_ttl of any fraction: each job of a batch completes after one call',

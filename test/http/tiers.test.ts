@@ -17,8 +17,8 @@ const FREE_MODELS = ['gpt-auto', 'gpt-5-mini']
 /** The chat format adds six tokens to a conversation with one message. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   for (const tier of Object.keys(DEFAULTS.tiers)) {
     const allowed = tier === 'user_free' ? FREE_MODELS : MODELS

@@ -31,7 +31,7 @@ async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Pr
 }
 
 onEachStore(async () => {
-  const begin = await shareAdminStage()
+  const begin = shareAdminStage()
 
   const { parley, clock } = await startStage({ after })
   const admin = await adminOf(parley)

@@ -87,8 +87,8 @@ export async function startAdminScene(t: Lifetime, options: SceneOptions = {}) {
 }
 
 /** Shares a stage as `shareStage` does, and adds the admin API. */
-export async function shareAdminStage(options: SceneOptions = {}) {
-  const begin = await shareStage(options)
+export function shareAdminStage(options: SceneOptions = {}) {
+  const begin = shareStage(options)
   let admin: Admin | undefined
   return async (
     t: Lifetime,

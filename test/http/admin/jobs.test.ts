@@ -38,8 +38,8 @@ function recordOperations(store: Parley['store']): readonly string[] {
   return called
 }
 
-onEachStore(async () => {
-  const begin = await shareAdminStage()
+onEachStore(() => {
+  const begin = shareAdminStage()
 
   test('jobs are found by account, status, model and time, newest first', async (t) => {
     const { parley, admin, caller, clock } = await startAdminScene(t, {

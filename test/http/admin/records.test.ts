@@ -42,8 +42,8 @@ function feedOf(admin: Admin, filter = '') {
   }
 }
 
-onEachStore(async () => {
-  const begin = await shareAdminStage()
+onEachStore(() => {
+  const begin = shareAdminStage()
 
   test('usage is what the jobs used, by month, account and model, a page at a time', async (t) => {
     const { parley, caller, models, admin, clock } = await startAdminScene(t, { account: 'acme' })

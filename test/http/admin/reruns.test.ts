@@ -52,8 +52,8 @@ const originals = ({ jobs }: Answer['body']): string[] =>
   jobs.map(({ rerun_of }: Record<string, string>) => rerun_of)
 const without = ({ jobs, ...others }: Answer['body']) => ({ ...others, jobs: jobs.length })
 
-onEachStore(async () => {
-  const beginScene = await shareAdminStage({ settings: LOCAL_CALLBACKS })
+onEachStore(() => {
+  const beginScene = shareAdminStage({ settings: LOCAL_CALLBACKS })
   const begin = async (t: TestContext, script?: Script) => withReruns(await beginScene(t, script))
 
   test('a rerun has the whole request of its job, and both are linked', async (t) => {
