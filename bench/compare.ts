@@ -33,7 +33,7 @@ type SingleName = keyof typeof SINGLE
 const BATCHES: readonly BatchName[] = ['drain', 'callbacks']
 const NAMES = [...Object.keys(SINGLE), ...BATCHES]
 const CONNECTIONS = 64
-/** By then, the connections are open and the load is steady. */
+/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 200
 
 const { values, positionals } = parseArgs({
@@ -74,7 +74,6 @@ const FIGURES = {
   syncs: ({ disk }: Run) => disk.syncs,
 } as const
 
-/** Throws at the end unless each accepted job was settled once. Returns the rows of a table. */
 async function compareSingle(name: SingleName): Promise<string[][]> {
   const { postgres, keyed } = SINGLE[name]
   const start = (side: Side) => {

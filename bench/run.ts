@@ -28,7 +28,6 @@ import { printLine } from './harness/output.ts'
 import { machine } from './harness/results.ts'
 import { figure } from './harness/table.ts'
 
-/** Benchmarks without a target come last. */
 const BENCHMARKS = [
   real,
   sync,

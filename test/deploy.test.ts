@@ -50,7 +50,6 @@ const compose = parse(read('compose.yaml')) as {
   volumes: Record<string, null>
 }
 
-/** Expands `${NAME:-default}` and `${NAME:?why}` in the text as Docker Compose does. */
 function interpolated(text: string, given: Environment): string {
   return text.replaceAll(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_whole, name: string, kind, rest = '') => {
     const value = given[name]

@@ -32,7 +32,6 @@ const noNginx = missing('nginx', '-v')
 interface Scene {
   readonly parley: Parley
   readonly place: Installation
-  /** The variables are the server's address, and the account's API key and secret. */
   readonly env: Readonly<Record<string, string>>
 }
 
@@ -46,7 +45,6 @@ async function scene(t: TestContext, upstream?: string): Promise<Scene> {
   return { parley, place: await installation(t), env }
 }
 
-/** The file is copied into a project that has only the packages that the file imports. */
 async function run(
   { place, env }: Scene,
   [command, file]: readonly [command: string, file: string],
@@ -74,7 +72,6 @@ async function printed(program: Program): Promise<string> {
   return program.stdout
 }
 
-/** The receiver must reject callbacks that are signed with another secret, changed or old, and accept a valid one. */
 async function assertVerifies(url: string, secret: string): Promise<void> {
   const changed = signedCallback(secret)
   assert.equal(await post(url, signedCallback(makeSecret())), 401)
@@ -144,7 +141,6 @@ for (const [command, file, skip] of [
   })
 }
 
-/** Starts `sh parley.sh receive` for each connection, as inetd does. */
 async function inetd(t: TestContext, env: Readonly<Record<string, string>>) {
   const reports: Promise<string>[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {

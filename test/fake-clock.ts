@@ -1,5 +1,5 @@
 /**
- * Is a clock for tests that stands still until the test advances it.
+ * Provides a clock for tests that stands still until the test advances it.
  *
  *     const clock = new FakeClock()
  *     const answer = router.ask(question, signal)
@@ -77,7 +77,6 @@ export class FakeClock implements Clock {
     this.#wallMs += ms
   }
 
-  /** Returns the milliseconds until each pending timer fires, soonest first. */
   pending(): readonly number[] {
     return [...this.#timers].map((timer) => timer.at - this.#steadyMs).sort((a, b) => a - b)
   }

@@ -17,7 +17,6 @@ const CLONE = fileURLToPath(new URL('..', import.meta.url))
 /** npm runs on this Node when a user installs the project: the one that npm uses now, or else the first on the PATH. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
-/** Installs the project on `node` as a dry run, without user settings. Returns all text that npm prints. */
 async function install(node: string, ...options: readonly string[]): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
   const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)

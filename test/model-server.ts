@@ -1,5 +1,5 @@
 /**
- * Is a model server for tests: real HTTP on a free port of 127.0.0.1. The server records every request, answers each with a
+ * Runs a model server for tests: real HTTP on a free port of 127.0.0.1. The server records every request, answers each with a
  * valid chat completion, and misbehaves if a script says so.
  *
  *     const server = await startModelServer({}, t)
@@ -43,7 +43,6 @@ export interface Received {
   readonly body: ChatRequest
   /** `answered` once the response is sent. `cut` if the connection was closed before. */
   readonly ended: Promise<'answered' | 'cut'>
-  /** Returns how many bytes of this response have been sent on the connection so far. */
   readonly sentBytes: () => number
 }
 
@@ -53,10 +52,10 @@ export type Reply = (request: Received, response: ServerResponse, server: ModelS
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
-  /** The value for the upstream's `base_url`. */
+  /** An upstream with this `base_url` calls the server. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** The reasons why Node's HTTP server responded with 400 by itself. */
+  /** Node's HTTP server responded with 400 by itself for these reasons. */
   readonly connectionErrors: readonly string[]
   /** By default, each request is answered with its last user message. */
   script: Script
@@ -69,13 +68,10 @@ export interface ModelServerForTests {
   mostRunning(): number
   /** Answers all requests that are stalled now. Later requests stall again. */
   release(): void
-  /** Answers the request that has been stalled longest. */
   releaseNext(): void
-  /** Counts the connections accepted since the start. */
   connections(): number
   /** Resets every connection and refuses new ones, as the operating system does after a process was killed. */
   kill(): Promise<void>
-  /** Listens again on the same port, after `kill`. */
   start(): Promise<void>
   close(): Promise<void>
 }
@@ -86,7 +82,6 @@ export interface ModelServerOptions {
   readonly keep?: boolean
 }
 
-/** @param t the server is closed when this test ends */
 export async function startModelServer(
   options: ModelServerOptions = {},
   t?: Lifetime,
@@ -130,13 +125,11 @@ export const reply = {
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
     response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy())
   },
-  /** Answers with `then`, but only after `server.release()`. */
   stall:
     (then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Answers with `then` after `ms` milliseconds of real time. */
   after:
     (ms: number, then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
@@ -166,7 +159,6 @@ interface Content {
   readonly finish?: ChatCompletion.Choice['finish_reason']
 }
 
-/** Makes a chat completion as OpenAI sends it, for tests that write their own reply. */
 export function chatCompletion(request: ChatRequest, { content, refusal, finish }: Content): ChatCompletion {
   const input = request.messages.reduce((sum, message) => sum + String(message.content).length, 0)
   const output = (content ?? refusal ?? '').length
@@ -187,7 +179,6 @@ export function chatCompletion(request: ChatRequest, { content, refusal, finish 
   }
 }
 
-/** Makes the list of models as OpenAI sends it. */
 export function modelList(ids: readonly string[]): unknown {
   const data = ids.map((id) => ({ id, object: 'model', created: 1_767_323_045, owned_by: 'test' }))
   return { object: 'list', data }

@@ -20,7 +20,6 @@ import { makeEmptyFile } from './support/empty-file.ts'
 import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
-  /** Suites have this name. */
   readonly name: string
   /**
    * The same folder always gets the same URL.
@@ -38,7 +37,6 @@ const SQLITE: StoreForTests = {
   },
 }
 
-/** Each folder has its own Postgres schema. */
 const schemas = new Map<string, Promise<string>>()
 
 const POSTGRES: StoreForTests = {

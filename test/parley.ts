@@ -26,11 +26,9 @@ import { databaseUrl } from './on-each-store.ts'
 export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
-  /** The contents of the configuration file. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for all models. Without it, the simulator answers. */
+  /** All models use the model server at this URL. Without it, the simulator answers. */
   readonly upstream?: string
-  /** Parley sends this API key to the model server. */
   readonly upstreamKey?: string
   /** If true, the limit of concurrent calls comes from the settings or the default. Otherwise it is 256 from the start. */
   readonly findsConcurrency?: boolean
@@ -49,7 +47,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** A test, or a whole file with `after` of node:test. */
+/** A lifetime is a test, or a whole file with `after` of node:test. */
 export interface Lifetime {
   after(end: () => unknown): void
 }
@@ -70,7 +68,6 @@ export interface Parley {
   post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
   get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
   request(path: string, init: RequestInit): Promise<Answer>
-  /** Reads the job until it has ended. */
   ended(jobId: string, key: string): Promise<Answer>
   stop(): Promise<void>
 }
@@ -90,7 +87,6 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
  */
 const UNPACED = { rejections_per_second: 1_000_000 }
 
-/** Parley stops when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
   const clock = options.clock ?? systemClock
   const folder = options.folder ?? (await temporaryFolder(t))

@@ -16,15 +16,13 @@ import type { Lifetime } from './parley.ts'
 
 export interface ReceivedRequest {
   readonly method: string
-  /** The path and the query, as received. */
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** Names and values in turn, in the spelling and order in which they were received. */
+  /** Names and values alternate, in the spelling and order in which they were received. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** The time at which the whole request had arrived, in Unix milliseconds. */
+  /** The time is that of the end of the request, in Unix milliseconds. */
   readonly atMs: number
-  /** Connections are counted from 1. */
   readonly connection: number
 }
 
@@ -43,11 +41,8 @@ export type ReceiverReply =
   | { readonly kind: 'stall'; readonly afterHeaders?: boolean }
   /** Resets the connection before the response, or in the middle of the body of a 200. */
   | { readonly kind: 'reset'; readonly when: 'before' | 'middle' }
-  /** Sends a 200 whose body never ends, byte by byte. */
   | { readonly kind: 'drip'; readonly everyMs: number }
-  /** Sends a 200 with a body of this many bytes. */
   | { readonly kind: 'huge'; readonly bytes: number }
-  /** Sends this text instead of a response, then closes the connection. */
   | { readonly kind: 'raw'; readonly text: string }
 
 export interface ReceiverOptions {
@@ -64,30 +59,23 @@ export interface ReceiverOptions {
 }
 
 export interface Receiver {
-  /** `http://127.0.0.1:PORT`, without a trailing slash. */
+  /** The URL has no trailing slash. */
   readonly url: string
   readonly port: number
-  /** In the order in which the requests were complete. */
   readonly requests: readonly ReceivedRequest[]
-  /** Counts the connections accepted so far. */
   connections(): number
-  /** Counts the connections that are open now. */
   open(): number
   allClosed(): Promise<void>
   /** Each of these replies goes to one further request. */
   script(...replies: readonly ReceiverReply[]): void
-  /** Resolves with all requests when there are at least `count`. */
   received(count: number): Promise<readonly ReceivedRequest[]>
-  /** Responds to all requests that are stalled now. */
   release(): void
-  /** Closes all connections at once and stops listening. */
   close(): Promise<void>
 }
 
 const OK: ReceiverReply = { kind: 'answer' }
 const CHUNK = Buffer.alloc(65_536, 'x')
 
-/** @param t the receiver is closed when this test ends */
 export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime): Promise<Receiver> {
   const { host = '127.0.0.1', onUnread } = options
   const requests: ReceivedRequest[] = []
@@ -261,7 +249,6 @@ function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<Se
   }
 }
 
-/** Writes bytes as fast as the other side reads them, until the connection closes. */
 function pour(response: ServerResponse, bytes: number): void {
   let left = bytes
   const more = () => {

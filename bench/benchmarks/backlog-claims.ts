@@ -19,7 +19,6 @@ export const JOBS_OF_A_ROUND = TIMES.one + TIMES.many * MANY
 export interface Measured {
   readonly one: Latencies
   readonly many: Latencies
-  /** This rate is measured with claims of `MANY` jobs. */
   readonly drainedPerSecond: number
 }
 

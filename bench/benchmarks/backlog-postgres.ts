@@ -105,7 +105,6 @@ async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Que
   return store
 }
 
-/** Returns nothing if pg-boss is not installed. */
 async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Promise<Measured[]> {
   const missing = pgbossMissing()
   if (missing) {

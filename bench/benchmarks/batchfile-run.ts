@@ -30,7 +30,7 @@ export interface Finished {
   /** CPU times are per line. */
   readonly cpuUs: number
   readonly databaseCpuUs: number
-  /** The node's peak resident memory minus its memory before the run. */
+  /** The figure is the node's peak resident memory minus its memory before the run. */
   readonly moreMiB: number
   readonly quiet: Latencies
   readonly meanwhile: Latencies

@@ -11,19 +11,15 @@ import {
 } from './callbacks-sides.ts'
 
 export interface DeliveryOptions extends Omit<CallbacksSideOptions, 'receiversPort'> {
-  /** These hosts never answer. */
   readonly holes: number
 }
 
 export interface Delivered {
-  /** Callbacks to hosts that never answer do not count. */
   readonly perSecond: number
   /** CPU times are per callback. `senderCpuUs` covers the process that sends. */
   readonly senderCpuUs: number
   readonly databaseCpuUs: number
-  /** A share of one core. */
   readonly receiversBusy: number
-  /** Connections to hosts that never answer count, too. */
   readonly connections: number
 }
 

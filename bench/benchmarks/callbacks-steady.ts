@@ -27,9 +27,7 @@ export interface SteadyOptions {
 export interface Steady {
   /** Latency counts from sending the batch until the callback arrives at a host that answers. */
   readonly latencies: Latencies
-  /** Callbacks that black holes received. */
   readonly lost: number
-  /** Shares of one core, over the whole load. */
   readonly parleyBusy: number
   readonly receiversBusy: number
 }

@@ -32,7 +32,6 @@ export interface ClaimPlan {
   readonly pages: number
   /** Each entry has the form `index (rows)`. */
   readonly scans: readonly string[]
-  /** Empty tables are left out. */
   readonly whole: readonly string[]
 }
 

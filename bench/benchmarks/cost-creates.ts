@@ -18,7 +18,7 @@ const BYTES = 1024
 const MODEL_MS = 1000
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
-/** By then, the connections are open and the load is steady. */
+/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 /** This many connections are enough for all requests that wait for an answer at this rate. */
 const CONNECTIONS = 640
@@ -33,7 +33,7 @@ type CreateSide = keyof typeof TITLES
 
 interface CreateCost {
   readonly cpuUs: number
-  /** Syncs per job. NaN for a side that writes nothing. */
+  /** NaN stands for a side that writes nothing. */
   readonly syncs: number
 }
 

@@ -35,7 +35,6 @@ const TARGETS = { peers: 0.28, idle: { SQLite: 0.002, Postgres: 0.003 } } as con
 interface Measured {
   readonly cpuUs: number
   readonly writtenBytes: number
-  /** Disk syncs per job. */
   readonly syncs: number
 }
 

@@ -11,7 +11,6 @@ export interface Drained {
   readonly workerCpuUs: number
   readonly databaseCpuUs: number
   readonly modelCpuUs: number
-  /** WAL bytes per job. */
   readonly walBytes: number
   readonly commits: number
 }

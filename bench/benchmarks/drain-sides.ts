@@ -35,7 +35,6 @@ export interface DrainSide {
   readonly server: Child | null
   /** Counts only completed jobs with a durable result. */
   ended(): Promise<number>
-  /** Stops the side and throws unless its invariants hold. */
   finish(): Promise<void>
 }
 

@@ -15,7 +15,7 @@ const CONCURRENCY = 256
 interface Peer {
   readonly name: DrainSideName
   readonly missing: () => Missing | null
-  /** The least acceptable ratio of Parley's rate to the peer's. */
+  /** Parley's rate must be at least this many times the peer's. */
   readonly target: number
   readonly leavesOut: string
 }

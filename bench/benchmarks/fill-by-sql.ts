@@ -11,7 +11,7 @@ import { ACCOUNTS, BATCH, QueueStore, ROUTE, STEPS } from './queue-store.ts'
 const IDS_PER_MS = 4096
 const RESPONSE_FORMAT = '{"format":"text"}'
 
-/** SQL expressions for job `i`, counted from 0: its account, its number among that account's jobs, and its turn. */
+/** These SQL expressions give the account of job `i` (counted from 0), its number among that account's jobs, and its turn. */
 const ACCOUNT = `i / ${BATCH} % ${ACCOUNTS}`
 const PLACE = `(i / ${BATCH * ACCOUNTS} * ${BATCH} + i % ${BATCH})`
 const TURN = `${PLACE} * case ${ACCOUNT} % ${STEPS.length} ${STEPS.map((step, at) => `when ${at} then ${step}`).join(' ')} end`
@@ -20,7 +20,6 @@ function messagesOf(content: string): string {
   return JSON.stringify([{ role: 'user', content }])
 }
 
-/** Returns an API key. */
 export async function fillSqlite(path: string, jobs: number, content: string): Promise<string> {
   const store = await QueueStore.onSqlite(path, () => content)
   await store.close()

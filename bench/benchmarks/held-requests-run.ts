@@ -14,12 +14,10 @@ import { type Latencies, summarise } from '../load/percentiles.ts'
 export type HoldingSide = 'parley' | 'wide parley' | 'holder' | 'proxy'
 
 export interface HeldRun {
-  /** Growth per pending request. `heapBytes` is the JavaScript heap and its buffers after a garbage collection. */
+  /** Both are the growth per pending request. `heapBytes` is the JavaScript heap and its buffers after a garbage collection. */
   readonly rssBytes: number
   readonly heapBytes: number
-  /** Latency counts from the model's answer until the caller has received it. */
   readonly wake: Latencies
-  /** This time counts from the release until the last caller has its answer. */
   readonly allDoneMs: number
 }
 

@@ -15,10 +15,9 @@ const WINDOW_MS = 4000
 type Store = 'SQLite' | 'Postgres'
 export const STORES: readonly Store[] = ['SQLite', 'Postgres']
 
-/** Shares of one core. The CPU time of Postgres itself does not count. */
+/** The shares are of one core. The CPU time of Postgres itself does not count. */
 export type Idle = Readonly<Record<Store, Spread>>
 
-/** Both servers are measured at the same time, to save time. */
 export async function idleServers(rig: Rig, windows: number): Promise<Idle> {
   await rig.model.ask({ kind: 'delay', ms: 0 }, 'delayed')
   const shape = { modelPort: rig.modelPort, bytes: BYTES, keyed: true }

@@ -16,11 +16,11 @@ const CONNECTIONS = 16
 
 interface Contest {
   readonly ours: IngestSideName
-  /** The side that differs only in having no idempotency keys. */
+  /** This side differs only in having no idempotency keys. */
   readonly plain: IngestSideName
   readonly peer: IngestSideName
   readonly missing: () => Missing | null
-  /** The least acceptable ratio of Parley's rate to the peer's. */
+  /** Parley's rate must be at least this many times the peer's. */
   readonly target: number
 }
 

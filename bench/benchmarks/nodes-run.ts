@@ -21,10 +21,11 @@ export interface NodesOptions {
 export interface NodesCost {
   readonly perSecond: number
   readonly latencies: Latencies
-  /** CPU times are per job. */
   readonly nodesCpuUs: number
   readonly postgresCpuUs: number
-  /** Bytes per job: WAL on Postgres. On SQLite, everything that is written to the disk, including the database file. */
+  /**
+   * On Postgres, the bytes are WAL. On SQLite, they are everything that is written to the disk, including the database file.
+   */
   readonly writtenBytes: number
   readonly commits: number
 }

@@ -7,7 +7,7 @@ import type { Settlement, Store } from '../../src/store/store.ts'
 import { ACCOUNT } from '../load/owed-callbacks.ts'
 
 const NODE = 'bench'
-/** The default of `postgres.connections`. */
+/** The setting `postgres.connections` has this default. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
 const TOGETHER = 1000

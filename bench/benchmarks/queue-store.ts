@@ -8,7 +8,7 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Claimed, NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
-/** The default of `postgres.connections`. */
+/** The setting `postgres.connections` has this default. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
 export const ROUTE = 'bench/gpt-5-mini'
@@ -34,7 +34,6 @@ export class QueueStore {
     this.#content = content
   }
 
-  /** @param content returns the user message of each job */
   static async onSqlite(path: string, content: () => string): Promise<QueueStore> {
     const onFatal = (error: Error) => {
       throw error
@@ -82,7 +81,6 @@ export class QueueStore {
     }
   }
 
-  /** Returns how long each claim took to be durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

@@ -90,7 +90,6 @@ async function createBatches(parley: Parley, batches: number): Promise<string[]>
   return ids
 }
 
-/** Returns three IDs of `few`, then seven of `many`, again and again. */
 function mixed(few: readonly string[], many: readonly string[]): string[] {
   const rounds = Math.floor(Math.min(few.length / 3, many.length / 7))
   return Array.from({ length: rounds }, (_, round) => [
@@ -99,7 +98,6 @@ function mixed(few: readonly string[], many: readonly string[]): string[] {
   ]).flat()
 }
 
-/** Gives node:http the answers that Parley has just sent. */
 async function startBare({ target }: StoredJobs): Promise<{ child: Child; port: number }> {
   const script = new URL('../peers/bare-read.ts', import.meta.url)
   const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare reads' })

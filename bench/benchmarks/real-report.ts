@@ -17,7 +17,6 @@ export interface Cell {
 export interface MeasuredCell {
   readonly cell: Cell
   readonly runs: ReadonlyMap<RealSide, readonly Run[]>
-  /** Resident memory before the first load. */
   readonly idleBytes: ReadonlyMap<RealSide, number>
 }
 
@@ -41,7 +40,6 @@ const rate = ({ result }: Run) => result.perSecond
 const cpu = ({ sideCpuUs }: Run) => sideCpuUs
 const written = ({ disk }: Run) => disk.writtenBytes / PROMPT_BYTES
 
-/** The keys are the headings of the table's columns. */
 function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<string, (run: Run) => number> {
   const isParley = side === 'this' || side === 'v1' || side === 'other'
   const onPostgres = isParley && cell.store === 'postgres'
@@ -67,7 +65,6 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
 interface Ratio {
   readonly name: string
   readonly value: Spread
-  /** The sign says whether the target is a least or a greatest value. */
   readonly target: string
 }
 

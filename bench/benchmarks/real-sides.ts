@@ -18,7 +18,6 @@ export interface RealSideOptions {
   readonly store: StoreName
   readonly modelPort: number
   readonly callers: number
-  /** The folder of another clone of Parley. */
   readonly against: string | null
 }
 

@@ -86,7 +86,6 @@ async function measure(cell: Cell, names: readonly RealSide[], options: BenchOpt
   return { cell, runs, idleBytes }
 }
 
-/** Computes how long each side needs until its load is steady, from the rate that it reached. */
 async function warmUp(
   live: LiveSides<RealSide>,
   names: readonly RealSide[],

@@ -18,7 +18,7 @@ interface Size {
   /** Large bodies have fewer connections, so that a round has only a few megabytes in transit. */
   readonly connections: number
   readonly maxInputTokens: number
-  /** The least acceptable ratio of Parley's rate to the bare proxy's. */
+  /** Parley's rate must be at least this many times the bare proxy's. */
   readonly target: number | null
 }
 
@@ -37,13 +37,12 @@ const SIZES: readonly Size[] = [
 
 const NAMES = ['parley', 'plain', 'bare'] as const
 const WARM_UP_MS = 3000
-/** By then, the connections are open and the load is steady. */
+/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 interface Measured {
   readonly size: Size
   readonly parley: readonly Run[]
-  /** These runs have no idempotency keys. */
   readonly plain: readonly Run[]
   readonly bare: readonly Run[]
 }

@@ -6,7 +6,6 @@ import type { SideName } from '../harness/sides.ts'
 export interface Condition {
   readonly delayMs: number
   readonly connections: number
-  /** Also measures Portkey and BullMQ. */
   readonly peers: boolean
 }
 

@@ -14,7 +14,6 @@ export interface CallbackDatabase {
   /** The CPU time of these processes counts as the database's. */
   readonly servers: readonly Worked[]
   start(options: CallbackParleyOptions): Promise<Parley>
-  /** `delivered` counts the callbacks that are recorded as delivered, `owed` those that are pending. */
   delivered(): Promise<number>
   owed(): Promise<number>
   openJobs(): Promise<number>

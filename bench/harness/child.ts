@@ -11,9 +11,8 @@ export interface ChildOptions {
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** Needed only for more open files than the shell's default. */
+  /** Only a process with more open files than the shell's default needs this. */
   readonly openFiles?: number
-  /** If true, the process can exchange messages with the benchmark. */
   readonly channel?: boolean
 }
 
@@ -133,7 +132,6 @@ export class Child {
     return rssBytesOf(this.pid)
   }
 
-  /** Kills the process if it does not end when asked. */
   async stop(): Promise<void> {
     if (!this.hasEnded) this.#process.kill('SIGTERM')
     const force = setTimeout(() => this.#process.kill('SIGKILL'), STOP_MS)

@@ -46,7 +46,6 @@ export class CompareBatches<Side extends string> {
     return new CompareBatches(rig, receivers, sides)
   }
 
-  /** Returns the CPU time per job in microseconds, from the first create until all jobs have ended. */
   async cpuUs(side: Side, name: BatchName, measureMs: number): Promise<number> {
     const parley = this.#sides.get(side)
     if (parley === undefined) throw new Error(`there is no side ${side}`)

@@ -37,7 +37,6 @@ export class LiveSides<Name extends string> {
     return live
   }
 
-  /** @param target replaces the side's own target */
   async run(name: Name, load: Load, target?: Side['target']): Promise<Run> {
     const live = this.#sides.get(name)
     if (live === undefined) throw new Error(`there is no side ${name}`)
@@ -53,7 +52,6 @@ export class LiveSides<Name extends string> {
     return { ...run, result: { ...run.result, jobIds: [] } }
   }
 
-  /** Stops all sides and throws unless their invariants hold. */
   async finish(): Promise<void> {
     for (const { side, jobIds, answers } of this.#sides.values()) await side.finish({ answers, jobIds })
   }

@@ -3,7 +3,6 @@ import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
 
-/** All sides use this generator and this model server in turn. */
 export interface Rig {
   readonly generator: Child
   readonly model: Child
@@ -13,7 +12,6 @@ export interface Rig {
 
 export interface RigOptions {
   readonly openFiles?: number
-  /** The script that sends the load, by default `generator.ts`. */
   readonly generator?: URL
 }
 
@@ -42,12 +40,11 @@ export async function startRig({ openFiles, generator: script = GENERATOR }: Rig
 /** A process, or a server with several processes, whose CPU time is measured. */
 export interface Worked {
   cpuMs(): number
-  /** Absent if the disk work is not known. */
   disk?(): Promise<DiskWork>
   rssBytes?(): number
 }
 
-/** Counts since the start. NaN stands for an unknown number. */
+/** The numbers count since the start. NaN stands for an unknown number. */
 export interface DiskWork {
   readonly writtenBytes: number
   /** These bytes of Postgres's write-ahead log are part of `writtenBytes`. */
@@ -60,12 +57,11 @@ export interface Run {
   /** CPU times are per answer. `rigCpuUs` covers the generator and the model. */
   readonly sideCpuUs: number
   readonly processesCpuUs: readonly number[]
-  /** Per answer, for the processes whose disk work is known. */
+  /** The figures are per answer, and cover only processes whose disk work is known. */
   readonly disk: DiskWork
-  /** Resident memory at the end, for the processes where it is known. */
+  /** The memory is measured at the end of the run. */
   readonly rssBytes: number
   readonly rigCpuUs: number
-  /** Shares of one core each. */
   readonly generatorBusy: number
   readonly modelBusy: number
 }

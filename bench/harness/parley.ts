@@ -15,12 +15,12 @@ export interface ParleyOptions {
   readonly nodeOptions?: readonly string[]
   readonly openFiles?: number
   readonly env?: Readonly<Record<string, string>>
-  /** The URL of a Postgres. By default, Parley uses the SQLite file in its home folder. */
+  /** By default, Parley uses the SQLite file in its home folder. */
   readonly database?: string
   readonly maxInputTokens?: number
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
-  /** The `main.ts` of another clone to compare with, by default this clone's. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 
@@ -28,7 +28,7 @@ export interface ParleyOptions {
 export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
-  /** Null until the server has printed the key. It prints none if the database already has keys. */
+  /** The key is null until the server has printed it. The server prints none if the database already has keys. */
   key: string | null = null
 
   remove(): void {
@@ -41,7 +41,7 @@ export class Parley {
   readonly port: number
   readonly key: string
   readonly dataFolder: DataFolder
-  /** The time from the start of the process until the server listened. */
+  /** The time counts from the start of the process until the server listens. */
   readonly startMs: number
 
   private constructor(child: Child, port: number, key: string, dataFolder: DataFolder, startMs: number) {
@@ -112,7 +112,6 @@ export class Parley {
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
   }
 
-  /** Adds up all series of the metric whose labels contain this text. */
   async sumOf(name: string, label: string): Promise<number> {
     const samples = (await this.#metrics()).matchAll(new RegExp(`^${name}\\{(.*)\\} (\\S+)$`, 'gm'))
     return [...samples].reduce((sum, [, labels = '', value]) => {

@@ -17,7 +17,6 @@ export function hasCommand(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined
 }
 
-/** Returns null if BullMQ can be measured here. */
 export function bullmqMissing(): Missing | null {
   const how = [
     ...(isInstalled('bullmq') ? [] : [PACKAGES]),

@@ -19,7 +19,7 @@ export interface PostgresSideOptions {
   readonly bytes: number
   /** Requests have an Idempotency-Key, as from the published client. */
   readonly keyed?: boolean
-  /** The `main.ts` of another clone of Parley, by default this clone's. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 

@@ -15,7 +15,7 @@ export const POSTGRES_SETTINGS = {
   checkpoint_timeout: '30min',
 }
 
-/** Counts since the server's start. */
+/** The numbers count since the server's start. */
 export interface PostgresWork {
   readonly cpuMs: number
   readonly walBytes: number

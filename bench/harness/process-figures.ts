@@ -3,12 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 const MS_PER_TICK = 10
 
-/** User and system time of all threads. */
 export function cpuMsOf(pid: number): number {
   return cpuTicks(pid).itself * MS_PER_TICK
 }
 
-/** Precise to the nanosecond, for work that takes less than a tick. Only threads that are still alive count. */
+/** The figure is precise to the nanosecond, for work that takes less than a tick. Only threads that are still alive count. */
 export function cpuUsOfThreads(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`)
   const ns = threads.map((thread) => Number(read(`/proc/${pid}/task/${thread}/schedstat`).split(' ')[0]))

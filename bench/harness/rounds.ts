@@ -1,6 +1,5 @@
 /** Lets sides take turns in rounds, and computes the ratios between them. On a noisy machine, only ratios are reliable. */
 
-/** The three values are taken over the rounds. */
 export interface Spread {
   readonly median: number
   readonly min: number

@@ -20,23 +20,20 @@ export interface Side {
   readonly target: Target
   /** All processes whose CPU time counts as this side's. */
   readonly processes: readonly Worked[]
-  /** The process that answers requests. */
   readonly pid: number
-  /** Stops the side and throws unless its invariants hold. */
   finish(answered: Answered): Promise<void>
 }
 
 export interface SideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** The bare proxy opens this many connections to the model. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
   readonly maxInputTokens?: number
   readonly concurrency?: number
   /** Requests have an Idempotency-Key, as from the published client. */
   readonly keyed?: boolean
-  /** The `main.ts` of another clone of Parley, by default this clone's. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 

@@ -13,7 +13,6 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), widths.map((width) => '-'.repeat(width)).join('  '), ...rows.map(line)].join('\n')
 }
 
-/** Keeps three significant digits. */
 export function figure(value: number): string {
   if (!Number.isFinite(value)) return 'n/a'
   if (Math.abs(value) >= 100) return Math.round(value).toLocaleString('en-US')

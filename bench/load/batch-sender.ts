@@ -11,7 +11,6 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** Parley, or a peer that accepts the same batches, listens on this port. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
   /** Each batch has an Idempotency-Key, as from the published client. */
@@ -25,7 +24,7 @@ export interface SteadyLoad {
 
 const CONNECTIONS = 16
 
-/** Resolves with the IDs of all jobs once all batches have been accepted. Callbacks go to each host in turn. */
+/** Callbacks go to each host in turn. */
 export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
   const pool = new Pool(`http://127.0.0.1:${load.port}`, { connections: CONNECTIONS, pipelining: 1 })
   const form = jobBody(load.bytes).slice(0, -1)

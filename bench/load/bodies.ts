@@ -9,7 +9,6 @@ export function jobBody(bytes: number): string {
   return filled(bytes, jobOf)
 }
 
-/** Returns the conversation of `jobBody` as a chat completion request. */
 export function chatBody(bytes: number): string {
   return filled(bytes, chatOf)
 }

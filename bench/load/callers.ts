@@ -21,7 +21,6 @@ type Run = Extract<Order, { kind: 'run' }>
 const BATCH_CALLERS = 4
 /** The client asks the server to hold a read for this many seconds. */
 const WAIT_S = 50
-/** The client pauses before it repeats a read that found nothing. */
 const REPEAT_MS = 500
 const OPENING_AT_ONCE = 100
 const MOST_FAILURES = 20
@@ -66,7 +65,6 @@ class Caller {
     return (ended.body.includes(text) && ended.body.includes(correlationId)) || this.#fail(ended)
   }
 
-  /** Sends the requests of the client's `waitAll`. */
   async #wait({ host, headers }: Pick<Target, 'host' | 'headers'>, jobId: string): Promise<Answer> {
     const { 'content-type': _, 'idempotency-key': __, ...readHeaders } = headers
     const path = `/api/v1/messages?ids=${jobId}&wait=${WAIT_S}&wait_for=all`

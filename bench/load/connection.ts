@@ -6,7 +6,7 @@ import { connect, type Socket } from 'node:net'
 
 export interface Answer {
   readonly status: number
-  /** The status line and the headers, in lower case. */
+  /** Both are in lower case. */
   readonly head: string
   readonly body: string
 }

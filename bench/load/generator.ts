@@ -14,12 +14,11 @@ export interface Target extends RequestShape {
   readonly port: number
   /** If present, these are requested in turn instead of `path`. They cannot have correlation IDs. */
   readonly paths?: readonly string[]
-  /** Only for `callers.ts`, in which every fourth caller creates its jobs here. */
+  /** Every fourth caller of `callers.ts` creates its jobs here. */
   readonly batch?: Target
   readonly expect: {
     readonly status: number
     readonly text: string
-    /** If true, the answer must contain the request's correlation ID. */
     readonly correlationId: boolean
   }
 }
@@ -31,9 +30,8 @@ export type Order =
       readonly connections: number
       readonly warmUpMs: number
       readonly measureMs: number
-      /** If present, connections go to these ports in turn instead of the target's port. */
       readonly ports?: readonly number[]
-      /** Requests per second over all connections. If absent, the generator sends as many as possible. */
+      /** If absent, the generator sends as many requests as possible. */
       readonly perSecond?: number
       /** If true, a broken connection is no failure, because the benchmark kills the server on purpose. */
       readonly mayBreak?: boolean
@@ -45,11 +43,11 @@ export interface RunResult {
   /** Counts only correct answers in the measured time. */
   readonly perSecond: number
   readonly latencies: Latencies
-  /** Counts all correct answers, including those during the warm-up. */
+  /** Counts answers during the warm-up, too. */
   readonly answers: number
   readonly jobIds: readonly string[]
   readonly failures: readonly string[]
-  /** Only for `callers.ts`. The client repeats requests after 429 and 503. */
+  /** Only `callers.ts` sets this, because the client repeats requests after 429 and 503. */
   readonly retries?: number
 }
 
@@ -66,10 +64,8 @@ const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
 /** A loopback address has 28,000 ports for outgoing connections, so more connections need more source addresses. */
 const PER_ADDRESS = 20_000
 const OPENING_AT_ONCE = 100
-/** The generator pauses this long between the requests that it wants held. */
 const PAUSE_MS = 25
 
-/** Each port gets the same number of connections, give or take one. */
 async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
   const shares = ports.map((port, index) => {
     return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
@@ -101,7 +97,6 @@ function wrong({ expect }: Target, status: number, body: string, correlationId: 
 
 const nextCorrelationId = correlationIdGenerator()
 
-/** Each connection gets its share of the paths, or always the same request. */
 function requestsOf(target: Target, connection: number, connections: number): PreparedRequest[] {
   const { paths = [target.path] } = target
   const own = paths.filter((_, index) => paths.length < connections || index % connections === connection)

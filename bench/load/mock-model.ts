@@ -11,7 +11,6 @@ import { monotonicMs } from './monotonic.ts'
 
 interface Settings {
   readonly delayMs: number
-  /** If true, the server holds all requests until `release`. */
   readonly stalled?: boolean
 }
 

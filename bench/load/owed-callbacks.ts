@@ -7,12 +7,10 @@ import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
-/** All of the callbacks belong to this account. */
 export const ACCOUNT = 'bench'
 
 export interface OwedOptions {
   readonly callbacks: number
-  /** The size of a callback's body. */
   readonly bytes: number
   readonly receiversPort: number
 }

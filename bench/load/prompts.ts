@@ -51,7 +51,6 @@ export class Prompts {
     )
   }
 
-  /** No prompt is written twice. */
   write(into: Buffer, place: number): void {
     const half = Math.floor(this.#random() * HALVES)
     const passages = this.#passages[half]
@@ -68,7 +67,6 @@ export class Prompts {
 }
 
 function passagesFrom(words: readonly string[], random: Random): Buffer {
-  /** Maps each pair of words to the places where it occurs. */
   const places = new Map<string, number[]>()
   const samePair = words.map((word, at) => {
     const pair = `${word} ${words[at + 1]}`

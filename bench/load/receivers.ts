@@ -23,12 +23,11 @@ export interface ReceiversReport {
   /** Counts at hosts that answer. `callbacks` counts a repeated callback once, `arrivals` each time. */
   readonly callbacks: number
   readonly arrivals: number
-  /** Repeated callbacks do not count. NaN if no callback arrived. */
+  /** Repeated callbacks do not count. NaN stands for no callback. */
   readonly firstAtMs: number
   readonly lastAtMs: number
   /** Latency counts from `sent_ms` to the first arrival. */
   readonly latencies: Latencies
-  /** Callbacks that black holes received. */
   readonly lost: number
   readonly connections: number
 }
@@ -81,7 +80,6 @@ class Arrivals {
   }
 }
 
-/** Returns the rest of the line of the last header with this name. */
 function after(text: string, name: string): string | null {
   const at = text.lastIndexOf(name)
   if (at < 0) return null

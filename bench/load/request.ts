@@ -38,7 +38,6 @@ export class PreparedRequest {
     for (const place of this.#promptPlaces) prompts.write(this.bytes, place)
   }
 
-  /** Returns the last correlation ID. */
   renew(next: () => string): string {
     for (const place of this.#keyPlaces) writeNewKey(this.bytes, place)
     let correlationId = ''

@@ -6,7 +6,6 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { onBenchMessage, sendToBench } from '../load/bench-channel.ts'
 
-/** All answers have the same headers. */
 export interface BareAnswers {
   readonly kind: 'answers'
   readonly headers: Readonly<Record<string, string>>

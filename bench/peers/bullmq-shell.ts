@@ -12,7 +12,6 @@ import { servePosts } from './http-shell.ts'
 interface Settings {
   readonly modelPort: number
   readonly redisPort: number
-  /** If present, the worker calls the model through Portkey's gateway on this port. */
   readonly gatewayPort?: number
   readonly concurrency: number
 }

@@ -1,5 +1,5 @@
 /**
- * Is the service that you would compose from parts instead of running Parley. BullMQ stores the jobs, Portkey's gateway calls
+ * Runs the service that you would compose from parts instead of running Parley. BullMQ stores the jobs, Portkey's gateway calls
  * the model, and undici posts signed callbacks. Callbacks have their own queue, so that a retry does not call the model again.
  * The service leaves out API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage and
  * metrics.

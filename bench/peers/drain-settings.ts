@@ -16,7 +16,6 @@ export type DrainOrder = { readonly kind: 'go' } | { readonly kind: 'ended?' }
 
 const headers = { 'content-type': 'application/json' }
 
-/** Resolves with the text of the model's answer. */
 export function modelCaller(modelPort: number, concurrency: number): (body: string) => Promise<string> {
   const pool = new Pool(`http://127.0.0.1:${modelPort}`, { connections: concurrency, pipelining: 1 })
   return async (body) => {
@@ -27,7 +26,6 @@ export function modelCaller(modelPort: number, concurrency: number): (body: stri
   }
 }
 
-/** Yields groups of request bodies. Each body has its own correlation ID. */
 export function* bodies(jobs: number, bytes: number, group: number): Generator<string[]> {
   const nextCorrelationId = correlationIdGenerator()
   const form = chatBody(bytes)

@@ -37,7 +37,6 @@ export class PgbossQueue {
     return new PgbossQueue(boss, data)
   }
 
-  /** Returns how long each fetch took to be durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

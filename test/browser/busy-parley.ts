@@ -14,9 +14,7 @@ const ROUND_MS = 250
 
 export interface BusyParley {
   readonly parley: Parley
-  /** This job has a repair and a failed callback. */
   readonly job: string
-  /** This batch is running. */
   readonly batch: string
 }
 
@@ -119,7 +117,6 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   return { parley, job, batch }
 }
 
-/** Two operators act for the audit log. One action is rejected. */
 async function stepIn(parley: Parley, job: string): Promise<void> {
   const steps = [
     ['alice', '/accounts/harbour-tools/caps', { max_monthly_jobs: 20_000, max_monthly_tokens: 'tier' }],

@@ -23,7 +23,6 @@ const ARGUMENTS = [
   '--no-pings',
 ]
 
-/** The caller must close the browser. */
 export async function launchChromium(): Promise<Browser> {
   const home = await unpacked()
   const launch = (env: Record<string, string>) =>

@@ -58,7 +58,6 @@ onEachStore(async () => {
     await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
   })
 
-  /** Resolves when the server has sent the next metric sample in which a job ended. */
   async function pointWithAJob(): Promise<void> {
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const { body } = await fetch(`${parley.url}/admin/api/events`, { headers })

@@ -132,7 +132,6 @@ test('on a server without the default model, the first of its models is sent', a
   await here(page, 'completed').waitFor()
 })
 
-
 /** A shell or a programming language might misinterpret these characters. */
 const HARD = `It's "quoted", $HOME, \`id\` and \\n – 日本 🚣\nJSON\nEOF\n\ttrue`
 const SCHEMA = {
@@ -257,7 +256,6 @@ function readAll(printed: string, head: RegExp, answers: readonly unknown[]): un
   return parts.map((part, index) => read(part.replace(/\n$/, ''), answers[index]))
 }
 
-/** Sends the batch, then reads each job with the line that the program itself prints for that. */
 async function answersByCurl(program: Program, text: string): Promise<unknown[]> {
   const { data } = JSON.parse(await run(program, 'sh', '-c', text))
   const line = /^# (curl .* -H .*)$/m.exec(text)?.[1] ?? assert.fail('no line to read a job by')

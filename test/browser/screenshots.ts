@@ -30,7 +30,7 @@ interface Shot {
   readonly name: string
   readonly path: (busy: BusyParley) => string
   readonly signedIn?: boolean
-  /** The height of the window for docs/pictures. A picture about the last panel needs a window that reaches it. */
+  /** A picture about the last panel needs a window that reaches it. */
   readonly docsHeight?: number
   /** By default, the picture is taken once the page shows a table. */
   readonly prepare?: (page: Page) => Promise<unknown>

@@ -31,7 +31,6 @@ export async function showContents(page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'Repair' }).waitFor()
 }
 
-/** Sends a job with a schema from the playground, and waits for its answer. */
 export async function play(page: Page): Promise<void> {
   await createKey(page)
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')

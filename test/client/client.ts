@@ -18,7 +18,6 @@ const NEVER_S = 1_000_000
 
 /** Pauses end at once and advance the time. Timeouts of requests never pass. */
 export class HurriedClock implements Clock {
-  /** In milliseconds. */
   readonly pauses: number[] = []
   #ms = 0
 
@@ -72,7 +71,6 @@ export const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFo
   messages: [{ role: 'user', content }],
 })
 
-/** The jobs ask `number 0`, `number 1` and so on. */
 export const numbered = (count: number) => Array.from({ length: count }, (_, at) => asking(`number ${at}`))
 
 export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'parley' | 'models'> {
@@ -80,7 +78,6 @@ export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'p
   readonly clientClock: HurriedClock
 }
 
-/** Connects the client to a new Parley through a network that fails on request. */
 export async function startFaulty(
   t: Lifetime,
   { tier = 'user_max', client = {}, ...options }: StageOptions & StartOptions = {},

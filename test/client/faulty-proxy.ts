@@ -18,7 +18,6 @@ export type Fault =
   | 'cut the answer'
   /** Nobody responds until the test ends. */
   | 'silence'
-  /** The response does not come from the server. */
   | { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string }
 
 export interface Passing {
@@ -31,9 +30,7 @@ export interface Passing {
 export interface FaultyProxy {
   readonly url: string
   readonly requests: readonly Passing[]
-  /** Each following request meets one of these faults, in this order. */
   script(...faults: readonly Fault[]): void
-  /** Resolves once `count` requests in total have arrived. */
   received(count: number): Promise<void>
 }
 

@@ -12,7 +12,6 @@ import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-/** The model server answers only the jobs that say "now", until it is released. */
 async function prepare(place: FaultyPlace, contents: readonly string[]) {
   const { models, client } = place
   models.script = ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall())

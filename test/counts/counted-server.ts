@@ -19,11 +19,12 @@ import { CHANNEL, ownReport, type ThreadReport } from './count-statements.ts'
 export interface Work {
   readonly statements: number
   readonly commits: number
-  /** Messages between threads. */
   readonly messages: number
-  /** Functions of `src/` that the main thread called, as `FILE NAME@OFFSET`, sorted. Empty unless functions were requested. */
+  /**
+   * The functions belong to `src/` and ran on the main thread. Each is `FILE NAME@OFFSET`. The list is empty unless functions
+   * were requested.
+   */
   readonly functions: readonly string[]
-  /** Bytes that the main thread allocated on its heap. */
   readonly allocatedBytes: number
 }
 

@@ -22,13 +22,12 @@ export interface Counts {
 }
 
 export interface Counted extends Counts {
-  /** The functions called, as `FILE NAME@OFFSET`. */
+  /** Each function is `FILE NAME@OFFSET`. */
   readonly names: readonly string[]
   /** Repetitions differ in cost, because the server may write concurrent work together or separately. */
   readonly samples: readonly Omit<Counts, 'kilobytes'>[]
 }
 
-/** The server's clock stands still at this time. */
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 /** Compiling code at its first use allocates, so this many jobs run first. */
 const WARM_UP = 20
@@ -56,9 +55,7 @@ const ALLOCATES_THE_SAME = [
 const SERVER = fileURLToPath(new URL('./counted-server.ts', import.meta.url))
 const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
 
-/** Each repetition gets a different number. */
 interface Operation {
-  /** Runs once before the repetitions. */
   readonly before?: (count: number) => Promise<unknown>
   readonly one: (number: number) => Promise<unknown>
   /** Runs after each repetition. Its statements, commits and messages do not count, but its allocation does. */
@@ -77,7 +74,6 @@ export class Counting {
   readonly #ready: Ready
   readonly #models: ModelServerForTests
   readonly #receiver: Receiver
-  /** The first job of the last create. */
   #jobId = ''
   #from = 0
 
@@ -252,7 +248,6 @@ export class Counting {
     assert.equal(answer.statusCode, 200)
   }
 
-  /** Resolves when the model server has received all calls of the batch. */
   async #batch(number: number, key: string | null): Promise<void> {
     const called = this.#models.requests.length
     await this.#post(
@@ -271,7 +266,6 @@ export class Counting {
     assert.equal(answer.statusCode, 200)
   }
 
-  /** Fills every slot with jobs whose calls stall, and queues this many more. */
   async #queue(count: number): Promise<void> {
     this.#stall()
     const called = this.#models.requests.length
@@ -336,7 +330,6 @@ function withFiles(work: Omit<Work, 'allocatedBytes'>): Omit<Counts, 'kilobytes'
   return { statements, commits, messages, files, functions: functions.length }
 }
 
-/** Rejects if the server exits. */
 async function answerOf<T>(server: ChildProcess): Promise<T> {
   const ended = new AbortController()
   try {
@@ -354,7 +347,6 @@ function* count(from: number): Generator<number, never> {
   for (let number = from; ; number++) yield number
 }
 
-/** Returns a job of 1 KB. */
 function jobOf(number: number) {
   const content = `${number} `.padEnd(1000, 'All work is counted here. ')
   return { model: 'gpt-auto', response_format: { format: 'text' }, messages: [{ role: 'user', content }] }

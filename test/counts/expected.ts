@@ -22,9 +22,9 @@ export async function writeExpected(expected: Expected): Promise<void> {
 
 /** Each entry names one difference, as in `a read: functions 44 -> 45`. */
 export interface Changes {
-  /** Counts above the expected ones, and operations without an expected count. */
+  /** Includes operations without an expected count. */
   readonly rises: readonly string[]
-  /** Counts below the expected ones, and operations that are no longer counted. */
+  /** Includes operations that are no longer counted. */
   readonly falls: readonly string[]
 }
 
@@ -35,7 +35,6 @@ If the change is worth the cost, save the new counts, and give the reason in the
 export const WHAT_TO_DO_ABOUT_FALLS =
   'An operation has become cheaper. Save the new counts, so that they stay low: npm run counts -- --write'
 
-/** @param comparesBytes if false, allocated bytes are ignored */
 export function changesOf(
   before: Costs = {},
   now: Readonly<Record<string, Counted>>,

@@ -57,14 +57,12 @@ const withHeader = (name: string, value: string, { body, headers }: Callback): C
 })
 const nowS = () => Math.floor(Date.now() / 1000)
 
-/** A receiver that knows `secret` must accept these requests. */
 const RIGHT: Readonly<Record<string, () => Callback>> = {
   'the right one': () => signedCallback(secret),
   'a rotation from it': () => signedCallback([newer, secret]),
   'a rotation to it': () => signedCallback([secret, newer]),
   'one 4 minutes old': () => signedCallback(secret, { ageS: 240 }),
 }
-/** A receiver that knows `secret` must reject these requests. */
 const WRONG: typeof RIGHT = {
   'a changed byte': () => changedBody(signedCallback(secret)),
   'an old timestamp': () => signedCallback(secret, { ageS: 310 }),

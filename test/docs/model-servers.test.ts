@@ -20,7 +20,6 @@ const sections = new Map(
   page.split(/^## /m).map((section) => [section.slice(0, section.indexOf('\n')), section] as const),
 )
 
-/** Lists every section with a configuration, and the variables that it needs. */
 const SERVERS: readonly [heading: string, script: () => Script, env: Record<string, string>][] = [
   ['Azure OpenAI', () => azure({ deployment: 'YOUR-DEPLOYMENT' }), { AZURE_OPENAI_API_KEY: KEY }],
   ['OpenRouter', () => openRouter(), { OPENROUTER_API_KEY: KEY }],

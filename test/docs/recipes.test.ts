@@ -19,7 +19,6 @@ const ACCOUNT = 'guide'
 
 const recipe = (name: string) => pageAt(`recipes/${name}.md`)
 
-/** The recipe's `sh` blocks run as one script, in a folder with its files, next to a server. */
 async function run(
   t: TestContext,
   { files, of }: Pick<Page, 'files' | 'of'>,

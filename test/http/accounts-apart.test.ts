@@ -14,7 +14,6 @@ import { granted } from './expect.ts'
 import { documentedRoutes } from './openapi/document.ts'
 import { type Stage, startStage } from './stage.ts'
 
-/** Each account asks for the job of every other account. */
 const ACCOUNTS = LONG ? 101 : 6
 const AT_ONCE = 20
 const CONCURRENCY = 2
@@ -51,7 +50,6 @@ function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
 
-/** Lists all requests that a caller can make about a job. */
 const REQUESTS: readonly ((caller: Caller, id: string) => Promise<Answer>)[] = [
   (caller, id) => caller.read(id),
   (caller, id) => caller.read(id, '?wait=60'),
@@ -59,7 +57,6 @@ const REQUESTS: readonly ((caller: Caller, id: string) => Promise<Answer>)[] = [
   (caller, id) => caller.remove(id, '?drop_callback=true'),
 ]
 
-/** Returns the number of requests. */
 async function askForOthers(accounts: readonly Account[], { caller }: Account): Promise<number> {
   const others = accounts.filter((other) => other.caller !== caller)
   for (const send of REQUESTS) {
@@ -77,10 +74,7 @@ async function askForOthers(accounts: readonly Account[], { caller }: Account): 
   return others.length
 }
 
-/**
- * Asserts that the list contains no other account's jobs. Returns what each account reads about its own jobs, one by one and as
- * a list.
- */
+/** Asserts that each list contains no other account's jobs. Returns what each account reads about its own jobs. */
 async function ownStates(accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
     accounts.map(async ({ caller, jobId }) => {

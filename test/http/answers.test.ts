@@ -25,13 +25,11 @@ const ANN = { name: 'Ann', age: 40 }
 const withSchema = (schema: object) => ({ response_format: { format: 'json', schema } })
 const asPerson = withSchema(PERSON)
 const asJson = { response_format: { format: 'json' } }
-/** A model server gets the schema in this format. */
 const sentSchema = (schema: object, strict: boolean) => ({
   type: 'json_schema',
   json_schema: { name: 'answer', schema, strict },
 })
 
-/** A model server may wrap the JSON of its answer in prose or code fences in these ways. */
 const WRAPPED: readonly [name: string, over: object, value: unknown, texts: readonly string[]][] = [
   [
     'a code fence around the answer is taken off',
@@ -54,7 +52,7 @@ const coded = (code: string) =>
   reply.status(400, { body: { error: { message: 'It breaks the policy.', type: 'invalid_request', code } } })
 
 const POLICY = 'content_policy_violation'
-/** These jobs fail after one call. Each entry has the code, the upstream's status, and its message. */
+/** These jobs fail after one call. */
 const FAILURES: readonly (readonly [
   name: string,
   answer: Reply,

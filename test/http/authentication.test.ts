@@ -28,7 +28,6 @@ function unauthorised(answer: Answer, problem: keyof typeof PROBLEMS = 'unknown'
   })
 }
 
-/** Makes the key's checksum wrong. */
 function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
 }
@@ -53,7 +52,6 @@ const LONGEST_MS = 10_000
 
 const sendInvalid = (caller: Caller) => caller.post(MESSAGES, {})
 
-/** Sends as many requests as Parley rejects without a delay. */
 async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
   for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
 }

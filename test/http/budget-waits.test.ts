@@ -23,7 +23,6 @@ const start = (t: TestContext, cap: number, script: () => Reply, jobs: object = 
   startScene(t, { settings: settingsOf(cap, jobs), script, account: 'acme' })
 const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
 
-/** Advances the clock until a response satisfies the condition. */
 async function until(
   t: { signal: AbortSignal },
   { clock }: Pick<Scene, 'clock'>,

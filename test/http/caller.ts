@@ -28,7 +28,7 @@ type JobId = string | undefined
 export interface Caller {
   readonly key: string
   readonly account: string
-  /** Sends a single create. `over` replaces fields of a valid job. */
+  /** `over` replaces fields of a valid job. */
   create(over?: Fields, headers?: Headers): Promise<Answer>
   ask(content: string, over?: Fields, headers?: Headers): Promise<Answer>
   batch(jobs: unknown, headers?: Headers): Promise<Answer>
@@ -42,9 +42,7 @@ export interface Caller {
   remove(id: JobId, query?: string): Promise<Answer>
   get(path: string): Promise<Answer>
   post(path: string, body: unknown, headers?: Headers): Promise<Answer>
-  /** The list has the account's newest jobs first. */
   jobIds(): Promise<string[]>
-  /** Returns the data of `GET /api/v1/me`. */
   me(): Promise<Answer['body']>
   /** Returns a caller of the same account and key at another node. */
   at(parley: Parley): Caller
@@ -85,7 +83,6 @@ function callerBy(parley: Parley, account: string, key: string): Caller {
 export const says = (content: string, over: Fields = {}) =>
   job({ messages: [{ role: 'user', content }], ...over })
 
-/** The response must be that of a single create or a read. */
 export const idOf = (answer: Answer): string => granted(answer, 200).job_id
 export const idsOf = ({ jobs }: Answer['body']): string[] =>
   jobs.map(({ job_id }: { job_id: string }) => job_id)

@@ -9,9 +9,8 @@ import { openSqlite } from './sqlite-database.ts'
 
 export interface Database {
   jobCount(): Promise<number>
-  /** The oldest job comes first. */
   jobIds(): Promise<string[]>
-  /** The oldest job comes first. A job without a callback gets null. */
+  /** A job without a callback gets null. */
   callbacks(): Promise<unknown[]>
   /** Includes callbacks that have been delivered or have failed permanently. */
   owed(): Promise<Owed[]>
@@ -34,7 +33,6 @@ export interface Owed {
   readonly account: string
 }
 
-/** Both are JSON texts. */
 export interface StoredOutcome {
   readonly usage: string
   readonly receipt: string
@@ -47,7 +45,6 @@ export async function openDatabase(t: Lifetime, { database }: Pick<Parley, 'data
   return openPostgres(t, database)
 }
 
-/** Resolves with the IDs of the stored jobs, once there are `count`. */
 export async function jobsStored(
   t: { signal: AbortSignal },
   database: Database,

@@ -15,7 +15,6 @@ const STALL = () => reply.stall()
 
 const start = (t: TestContext, script: Script = STALL) => startScene(t, { ...ONE_CALL, script })
 
-/** Starts another server on the database of the earlier one, `pauseMs` after that one has stopped. */
 async function restart(t: TestContext, before: Stage & Scene, pauseMs: number): Promise<Stage & Scene> {
   await stopAtOnce(before)
   before.clock.skip(pauseMs)
@@ -34,7 +33,6 @@ function tooLate(answer: Answer): void {
 
 const isOpen = (answer: Answer) => ['pending', 'assigned'].includes(granted(answer, 200).status)
 
-/** Asserts that the job is still open a second before its deadline, and ends at the deadline. */
 async function endsAtDeadline({ parley, clock, caller }: Scene, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { deadline } = granted(await admin.get(`/jobs/${id}`), 200)

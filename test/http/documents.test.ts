@@ -10,7 +10,6 @@ import { BATCHES, LOCAL_CALLBACKS, MESSAGES, says, startScene } from './caller.t
 import { failed } from './expect.ts'
 import { CALLERS, closed, documentAt, OPERATORS } from './openapi/document.ts'
 
-/** Every route documents these statuses. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
 onAnyStore(async () => {
@@ -45,7 +44,6 @@ onAnyStore(async () => {
     assert.deepEqual(noKey, {})
   })
 
-  /** Leaves out the statuses that every route documents. */
   function contentsOf(document: Answer['body']) {
     const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>

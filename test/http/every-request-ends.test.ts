@@ -190,7 +190,6 @@ function payloadsIn(text: string, elements: readonly Element[]): string[] {
   return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
 }
 
-/** The text begins with an object. Returns the index at which that object ends. */
 function endOfObject(text: string): number {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {

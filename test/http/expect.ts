@@ -16,7 +16,7 @@ interface ExpectedRefusal {
   readonly details?: string | RegExp | null
 }
 
-/** The error must have the standard shape. Returns its message and details. */
+/** Returns the error's message and details. */
 export function refused(answer: Answer, status: number, expected: ExpectedRefusal = {}): Refusal {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -38,12 +38,11 @@ function matches(text: string, expected: string | RegExp | undefined): void {
   else if (expected !== undefined) assert.match(text, expected)
 }
 
-/** The response must have status 400, the message for invalid parameters, and exactly these details. */
 export function invalid(answer: Answer, details: string | RegExp): void {
   refused(answer, 400, { message: 'Invalid parameters.', details })
 }
 
-/** The success must have the standard envelope. Returns its `data`. */
+/** Returns the `data` of the standard envelope. */
 export function granted(answer: Answer, status: number): Answer['body'] {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -56,7 +55,6 @@ export function granted(answer: Answer, status: number): Answer['body'] {
   return data
 }
 
-/** The response must be that of a batch create. Returns the job IDs. */
 export function enqueued(answer: Answer, count: number): string[] {
   const { job_ids: ids, ...rest } = granted(answer, 202)
   assert.deepEqual(rest, {})
@@ -73,7 +71,7 @@ export function timedOut(answer: Answer): string {
   return data.job_id
 }
 
-/** The response to a create or read must show a completed job. Returns its `response_content`. */
+/** Returns the `response_content` of the job. */
 export function completed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'completed', answer.text)
@@ -85,7 +83,7 @@ export function completed(answer: Answer): Answer['body'] {
   return result.response_content
 }
 
-/** The response to a create or read must show a failed job. Returns its `error`. */
+/** Returns the `error` of the job. */
 export function failed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'failed', answer.text)

@@ -39,7 +39,6 @@ onEachStore(() => {
       const scene = await startOutageScene(t, { settings: { upstreams, jobs } })
       const { parley, models, clock } = scene
       const bad = await callerOf(parley, 'user_max', 'bad')
-      /** Creates jobs one after the other. Returns the milliseconds of the slowest. */
       const slowest = async (content: string, count: number) => {
         let slowestMs = 0
         for (let n = 0; n < count; n++) {
@@ -85,7 +84,6 @@ onEachStore(() => {
     const scene = await startOutageScene(t, { settings, account: 'good' })
     const { parley, models, clock } = scene
     const bad = await callerOf(parley, 'user_max', 'bad')
-    /** The message of each job whose call crashed a model server. */
     const crashed: string[] = []
     for (const server of [models, fallback]) {
       server.script = ({ body }) => {

@@ -10,7 +10,6 @@ const many = (word: string, count: number, from = 0) =>
   Array.from({ length: count }, (_, index) => says(`${word} ${from + index}`))
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 
-/** The model server holds requests. `answerNext` answers the oldest of them, `answerAll` all. */
 async function start(t: TestContext, concurrency: number, account: string) {
   const held: (() => void)[] = []
   const script: Script = () => (request, response, server) => {

@@ -179,7 +179,6 @@ onAnyStore(async () => {
     }
   })
 
-  /** Both creates must accept these changes to a valid job. */
   const ACCEPTED: readonly [name: string, over: object][] = [
     ...MODELS.split(', ').map((model): [string, object] => [`2.1 ${model}`, { model }]),
     ['2.1 message_cache_ttl of 180', ttl(180)],

@@ -17,7 +17,7 @@ const payload = (id: string) =>
   `"callback":{"callback_url":"https://example.com","callback_payload":{"id":${id}}}`
 const schema = (id: string) => `"response_format":{"format":"json","schema":{"enum":[${id}]}}`
 
-/** A repeated key must have the same values in these parts of its request, which are JSON texts. */
+/** A request that repeats a key must have the same values in these parts, which are JSON texts. */
 const PARTS: readonly [name: string, one: string, other: string][] = [
   ['another message_cache_ttl', '"message_cache_ttl":301', '"message_cache_ttl":302'],
   ['another deadline', '"complete_within":5', '"complete_within":6'],

@@ -26,7 +26,6 @@ const KINDS: readonly [name: string, unit: string, reader: 'event loop' | 'threa
   ['quoted JSON', QUOTED_JSON, 'thread'],
 ]
 
-/** The returned function counts the bodies that threads have read since this call. */
 function countReads(t: TestContext): () => number {
   const { mock } = t.mock.method(CpuPool.prototype, 'run')
   return () => mock.calls.filter(({ arguments: given }) => given[0] === 'read body').length

@@ -17,7 +17,6 @@ import { MESSAGES, says, startScene } from './caller.ts'
 import { completed, failed, granted, refused } from './expect.ts'
 import { type StageOptions, startStage } from './stage.ts'
 
-/** The values of these metrics come from the database. */
 const OF_THE_DATABASE = [
   'parley_queue_jobs',
   'parley_queue_oldest_age_seconds',
@@ -27,7 +26,6 @@ const OF_THE_DATABASE = [
   'parley_callbacks_late_seconds',
 ]
 
-/** Maps each metric's name with its labels to its value. */
 async function samples({ get }: Parley): Promise<Map<string, number>> {
   const answer = await get('/metrics')
   assert.equal(answer.status, 200)

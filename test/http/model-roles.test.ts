@@ -22,7 +22,6 @@ const ORDERS = {
   'system last': ['user', 'system'],
 }
 
-/** Returns the roles that the overview shows as rejected by the model server. */
 async function rejectedRoles(parley: Parley): Promise<string[]> {
   const [{ rejected_roles }] = granted(await (await adminOf(parley)).get('/overview'), 200).upstreams
   return rejected_roles.map(({ rejects }: { rejects: string }) => rejects)

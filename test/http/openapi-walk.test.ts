@@ -22,7 +22,7 @@ import { walkerOf } from './openapi/walker.ts'
 import { talk } from './raw-http.ts'
 
 const WRONG_TOKENS = 10
-/** The default of `limits.unknown_keys_per_minute`. */
+/** The setting `limits.unknown_keys_per_minute` has this default. */
 const UNKNOWN_KEYS = 60
 /** No route accepts so many bytes in this test. They are few enough to be sent before the rejection arrives. */
 const LONG_BODY = 'x'.repeat(1_100_000)
@@ -57,7 +57,6 @@ onEachStore(async () => {
     assert.ok(found, path)
     return found
   }
-  /** Callbacks in the examples must go to the test's receiver. */
   const examplesFor = ({ body }: Route): unknown[] =>
     (body?.examples ?? []).map((example) =>
       JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
@@ -74,7 +73,6 @@ onEachStore(async () => {
     'x-parley-operator': 'x'.repeat(65),
   }
   const SUCCESSES = [200, 201, 202]
-  /** Advances the clock until the promise has settled. */
   async function asTimePasses(settles: Promise<unknown>): Promise<void> {
     let isSettled = false
     const settled = settles.finally(() => {

@@ -31,12 +31,10 @@ export async function startOutageScene(t: TestContext, options: SceneOptions = {
   return {
     ...scene,
     calls: () => completions(models),
-    /** Creates these jobs, or this many that all differ. Returns their IDs. */
     createJobs: (jobs: Jobs, by = caller) =>
       createBatches(scene, by.key, typeof jobs === 'number' ? numbered(jobs) : jobs),
     createAndWait: (body: ReturnType<typeof job>, by = caller): Promise<{ answer: Answer; ms: number }> =>
       createAndWait(t, scene, by.key, body),
-    /** Returns the milliseconds that passed until the condition held. */
     until,
     pass: async (ms: number, stepMs = STEP_MS): Promise<void> => {
       const endMs = clock.nowMs() + ms

@@ -36,7 +36,6 @@ async function startOutage(t: TestContext, count: number) {
   return { ...scene, ids }
 }
 
-/** Asserts that the model server is called again soon. */
 async function resumes(t: TestContext, scene: Awaited<ReturnType<typeof startOutageScene>>): Promise<void> {
   const before = scene.calls()
   const ms = await scene.until(() => scene.calls() > before)
@@ -49,7 +48,6 @@ function unreachableSeconds(parley: Parley): Promise<number> {
   return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
 }
 
-/** Asserts what operators see of a job that waits for a model server. */
 async function assertShown(parley: Parley, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { waiting_for_upstream: waiting } = await admin.read(`/jobs/${id}`)
@@ -62,7 +60,6 @@ async function assertShown(parley: Parley, id: string): Promise<void> {
   assert.ok(parley.log.some(({ message }) => message === 'a model server is unavailable'))
 }
 
-/** The model server is down, and another server wakes it. */
 async function startAsleep(t: TestContext, answer: Reply) {
   const waker = await startModelServer({ script: () => answer }, t)
   const wake_url = `${waker.baseUrl}/wake?token=a-secret`

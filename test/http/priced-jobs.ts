@@ -33,7 +33,6 @@ export function answering(tokens: number, { content = 'Amur', finish = 'stop', u
   })
 }
 
-/** The script answers with 1 to 7 tokens. `cost` returns what all answers together cost. */
 export function billing() {
   let cost = 0
   const script = () => {

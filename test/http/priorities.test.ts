@@ -22,7 +22,6 @@ const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true, script: onCalls((
 const ON_THEIR_WAY = 2
 const MANY = LONG ? 10_000 : 1_000
 
-/** Returns priorities in the order of the calls. */
 const called = (models: ModelServerForTests) =>
   models.completions().map(({ body }) => String(body.messages?.at(-1)?.content).split(' ')[0])
 
@@ -32,7 +31,6 @@ const jobs = (count: number, priority?: Priority) =>
     says(`${priority ?? 'normal'} ${made++}`, priority === undefined ? {} : { priority }),
   )
 
-/** Releases calls one by one until `count` have been made. Returns the priorities in the order of the calls. */
 async function untilCalled(
   t: { signal: AbortSignal },
   parley: Parley,
@@ -47,7 +45,6 @@ async function untilCalled(
   return called(models)
 }
 
-/** A low job occupies the only slot. */
 async function startBusy(t: TestContext) {
   const scene = await startScene(t, ONE_CALL)
   const { parley, caller, models } = scene

@@ -48,7 +48,6 @@ export interface Sample {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Reads the text of a /metrics response. */
 export function samplesIn(scrape: string): Sample[] {
   const lines = scrape.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return lines.map((line) => {

@@ -23,7 +23,6 @@ import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
 const STEP_MS = 1000
-/** Long waits in which little happens pass in steps of this many milliseconds. */
 const LONG_STEP_MS = 5000
 /**
  * After a step, `pass` checks at most this often whether anything is still on its way. A job between two tries also looks as if
@@ -32,13 +31,11 @@ const LONG_STEP_MS = 5000
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
-/** The provider takes this time for an answer. */
 const CALL_MS = 1_500
 const LIMITS = { requests: 100, tokens: 60_000 }
 
 interface Scene {
   readonly clock: FakeClock
-  /** Returns the number of requests that the model server is answering. */
   readonly answering: () => number
   /** Counts the reads and writes of shared rates that the database has not answered. */
   readonly exchanging: () => number
@@ -47,7 +44,6 @@ interface Scene {
   readonly nodes: readonly Parley[]
   readonly parley: Parley
   readonly caller: Caller
-  /** Each job has this many tokens. Returns the IDs of the jobs. */
   readonly create: (tokens: readonly number[], over?: object) => Promise<string[]>
 }
 
@@ -79,10 +75,8 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
-  /** If true, the nodes use the real clock instead of the test's. */
   readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
-  /** Adds a second upstream, `other`, at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
   readonly settings?: Readonly<Record<string, unknown>>
   readonly limits?: typeof LIMITS
@@ -163,14 +157,12 @@ let made = 0
 const jobsOf = (tokens: readonly number[], over = {}) =>
   tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
 
-/** Counts the calls whose content matches, whether answered or rejected. */
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
 const shown = async (caller: Caller, id: string | undefined) => granted(await caller.read(id), 200)
 const statusOf = async (caller: Caller, id: string | undefined) => (await shown(caller, id)).status
 
-/** One model belongs to the rated upstream, the other to the upstream `other`. */
 const TWO_UPSTREAMS = {
   'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
   free: { targets: [{ upstream: 'other', model: 'm' }] },

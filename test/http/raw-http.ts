@@ -4,9 +4,7 @@ import type { Answer, Parley } from '../parley.ts'
 
 export interface Line {
   send(data: string | Uint8Array): void
-  /** Resolves with all text received so far, once it matches. */
   until(pattern: RegExp): Promise<string>
-  /** Resolves with all text received, once the server has closed the connection. */
   readonly closed: Promise<string>
   hangUp(): void
 }
@@ -43,7 +41,6 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
   }
 }
 
-/** Sends only these bytes. Resolves with the response once the server has closed the connection. */
 export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Array): Promise<Answer> {
   const line = openLine(parley)
   line.send(data)

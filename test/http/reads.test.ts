@@ -49,7 +49,6 @@ function traits({ status, text, headers }: Answer) {
 
 const list = async (caller: Caller, query: string) => granted(await caller.get(`${MESSAGES}?${query}`), 200)
 
-/** Follows `next` to the last page. */
 async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {

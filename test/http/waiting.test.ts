@@ -22,7 +22,6 @@ import { completed, failed, granted, invalid, refused, timedOut } from './expect
 import { openLine } from './raw-http.ts'
 import { pendingResponsesAre, startStage, stopAtOnce } from './stage.ts'
 
-/** Asserts that the read waits for exactly `ms` milliseconds of the clock. */
 async function afterTime({ clock }: Pick<Scene, 'clock'>, ms: number, answer: Promise<Answer>) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')
@@ -30,7 +29,6 @@ async function afterTime({ clock }: Pick<Scene, 'clock'>, ms: number, answer: Pr
   return answer
 }
 
-/** The response must show a running job. Returns its Retry-After. */
 function running(answer: Answer): string | null {
   assert.equal(granted(answer, 200).status, 'assigned')
   return answer.headers.get('retry-after')
@@ -40,7 +38,6 @@ const MIB = 1024 * 1024
 
 type Place = Pick<Scene, 'models' | 'caller'>
 
-/** The model server answers the calls of these jobs only when released. */
 async function openJobs({ models, caller }: Place, count: number): Promise<string[]> {
   models.script = () => reply.stall()
   const calls = models.requests.length
@@ -240,7 +237,6 @@ onEachStore(() => {
     const ids = await openJobs(scene, 3)
     const [all, any] = ['all', 'any'].map((which) => several(caller, ids, `&wait=60&wait_for=${which}`))
     await pendingResponsesAre(t, parley, 6)
-    /** Cancels the job, and resolves when `pending` responses are pending. */
     const end = async (index: number, pending: number) => {
       assert.equal(await parley.store.cancelJob(ids[index] ?? '', clock.nowMs()), 'cancelled')
       clock.advance(500)

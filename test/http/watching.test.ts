@@ -92,7 +92,6 @@ onEachStore(async () => {
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
-  /** Returns the metrics of a server that has seen each kind of event in the files. */
   async function seen(): Promise<readonly Sample[]> {
     // A CPU pool thread reads the long body, so the metrics of these threads have values.
     for (const content of ['Hello', 'Hello', ' word'.repeat(20_000)]) completed(await caller.ask(content))
@@ -121,7 +120,6 @@ onEachStore(async () => {
     }
   }
 
-  /** One callback is delivered, and another fails permanently. */
   async function callbacksEnd(): Promise<void> {
     const receiver = await startReceiver()
     after(() => receiver.close())

@@ -68,7 +68,6 @@ test('at least 95% of the schemas in the tests of Zod are accepted, and the othe
   assert.ok(rejected.length <= schemas.length * 0.05, `${rejected.length} of ${schemas.length}`)
 })
 
-/** The numbers count rejected schemas. */
 const REJECTED_OF: Readonly<Record<string, number>> = { Valibot: 1, ArkType: 3 }
 
 for (const [library, emitted] of Object.entries(LIBRARIES)) {

@@ -135,7 +135,6 @@ function sorted(value: unknown): unknown {
 
 type Part = Readonly<Record<string, unknown>>
 
-/** A path has the form `spec.containers.0.image`. */
 function at<T = unknown>(part: unknown, path: string): T {
   return path.split('.').reduce<unknown>((inner, key) => (inner as Part | undefined)?.[key], part) as T
 }

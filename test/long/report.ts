@@ -15,7 +15,6 @@ interface Test {
   readonly name: string
   readonly result: Result
   readonly ms: number
-  /** Only the first line of the error. */
   readonly error: string | null
   /** For a skipped test, this is the reason. */
   readonly figures: string[]
@@ -71,7 +70,6 @@ function headOf({ date, cpu, cores, memoryBytes, node, system }: Machine): strin
 `
 }
 
-/** Returns an empty text if no test has anything to report. */
 function sectionOf(file: string, tests: readonly Test[]): string {
   const telling = tests.filter(({ figures, result }) => figures.length > 0 || result === 'FAILED')
   if (telling.length === 0) return ''

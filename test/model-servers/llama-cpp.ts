@@ -16,13 +16,12 @@ import { answerTo, BYTES_PER_TOKEN, json, messagesOf, tokensOf, usualAnswer } fr
 export interface LlamaCppOptions {
   readonly template: ChatTemplate
   readonly generation?: 2025 | 2026
-  /** Prompts are cut to this context. One token of this server is four bytes. Unlimited if absent. */
+  /** Prompts are cut to this context. One token of this server is four bytes. The context is unlimited by default. */
   readonly contextTokens?: number
   readonly answer?: (request: ChatRequest) => string
 }
 
 export class LlamaCpp {
-  /** Contains the prompts of all completions so far, after a context shift. */
   readonly prompts: string[] = []
   readonly #options: LlamaCppOptions
 
@@ -67,7 +66,6 @@ export class LlamaCpp {
     return answerTo(request, kept, answer(request))
   }
 
-  /** The request caused these errors. */
   #reject(message: string): Reply {
     if (this.#options.generation !== 2026) return failure(500, 'server_error', message)
     const why = `Unable to generate parser for this template. Automatic parser generation failed: ${message}`
@@ -121,7 +119,6 @@ function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026
   return result
 }
 
-/** Returns the part of a schema that the grammar cannot express, or null. */
 function schemaProblem(request: ChatRequest): string | null {
   const format = request.response_format
   if (format?.type !== 'json_schema') return null

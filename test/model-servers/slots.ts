@@ -34,7 +34,6 @@ export class Slots {
     return this.#queue.length
   }
 
-  /** The reply is sent when its request has held a slot for `answerMs`. */
   hold(then: Reply): Reply {
     return (request, response, server) => {
       const begin = () => {

@@ -8,24 +8,20 @@ import { type Edit, editsOf } from './operators.ts'
 export interface Mutant {
   /** The ID changes with the source, so that a report never mistakes a mutant of an earlier source for this one. */
   readonly id: string
-  /** Relative to the root. */
   readonly file: string
   readonly line: number
   readonly operator: string
-  /** The whole source with the mistake. */
   readonly text: string
-  /** A unified diff. */
   readonly diff: string
 }
 
 export interface Choice {
   readonly count: number
   readonly seed: number
-  /** Relative to the root. */
+  /** The folders are relative to the root. */
   readonly folders: readonly string[]
 }
 
-/** A diff shows this many lines around a change. */
 const CONTEXT = 2
 
 /** Each place of the sources has the same probability, regardless of its number of edits. No mutant is drawn twice. */

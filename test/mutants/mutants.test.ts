@@ -13,7 +13,6 @@ import { SERVICE, TestPlan } from './test-plan.ts'
 import { TreeCopy } from './tree-copy.ts'
 import { type TryOptions, tryMutant } from './try-mutant.ts'
 
-/** Each entry lists all mutants that an operator makes of a source, as whole texts. */
 const EXAMPLES: readonly (readonly [operator: string, source: string, mutants: readonly string[]])[] = [
   ['negated condition', 'if (a) b()', ['if (!(a)) b()']],
   ['dropped !', 'x = !a', ['x = a']],

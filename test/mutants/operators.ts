@@ -9,7 +9,6 @@ export interface Edit {
   readonly operator: string
   readonly start: number
   readonly end: number
-  /** Replaces the source from `start` to `end`. */
   readonly by: string
 }
 

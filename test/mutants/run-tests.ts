@@ -15,14 +15,12 @@ export interface TestRun {
   readonly environment: Readonly<Record<string, string>>
   /** The run ends if no test has reported a result for this time. */
   readonly idleMs: number
-  /** If false, all tests run. */
   readonly untilFailure: boolean
 }
 
 export interface TestResult {
-  /** `file > test` of the first failure, or another error. Null if everything passed. */
+  /** The text is `file > test` for the first failure, or another error. Null means that everything passed. */
   readonly failure: string | null
-  /** Only files whose tests all passed. */
   readonly passed: readonly string[]
 }
 

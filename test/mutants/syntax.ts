@@ -40,7 +40,10 @@ export function nodesIn(node: SyntaxNode, field: string): readonly SyntaxNode[] 
 /** These nodes wrap expressions. Every other node whose name begins with `TS` is a type. */
 const EXPRESSIONS = ['TSAsExpression', 'TSNonNullExpression', 'TSSatisfiesExpression']
 
-/** Visits each node that runs, so no types, imports and re-exports. `around` has the node's ancestors, the innermost first. */
+/**
+ * Leaves out nodes that do not run, such as types, imports and re-exports. `around` has the node's ancestors, the innermost
+ * first.
+ */
 export function visit(
   node: SyntaxNode,
   onNode: (node: SyntaxNode, around: readonly SyntaxNode[]) => void,

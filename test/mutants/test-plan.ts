@@ -8,7 +8,6 @@ import { SOURCE_FOLDERS } from '../support/test-files.ts'
 
 export interface Stage {
   readonly name: 'nearest tests' | 'contract' | 'simulation' | 'service'
-  /** Relative to the root. */
   readonly files: readonly string[]
 }
 
@@ -64,7 +63,6 @@ export class TestPlan {
     this.#tests = files.filter((file) => file.endsWith('.test.ts')).toSorted()
   }
 
-  /** Leaves out stages in which no test loads the file. */
   stagesFor(file: string): readonly Stage[] {
     const loading = this.#tests.filter((test) => this.#reaches(test).has(file))
     const isLater = (test: string) => CONTRACT.test(test) || test === SIMULATION || SERVICE.includes(test)
@@ -81,7 +79,6 @@ export class TestPlan {
     return stages.filter(({ files }) => files.length > 0)
   }
 
-  /** Returns the files that a test loads, including itself. */
   #reaches(test: string): ReadonlySet<string> {
     const reached = new Set([test])
     for (const file of reached) for (const target of this.#imports.get(file) ?? []) reached.add(target)

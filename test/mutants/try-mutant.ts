@@ -7,9 +7,7 @@ import type { TreeCopy } from './tree-copy.ts'
 export interface Outcome {
   /** A mutant that does not compile is invalid, because nobody could commit it. */
   readonly result: 'found' | 'survived' | 'invalid'
-  /** Names each stage that ran, with the number of its files. */
   readonly ran: readonly string[]
-  /** The stage that found the mutant. */
   readonly stage?: Stage['name']
   readonly by?: string
   readonly seconds: number

@@ -1,16 +1,14 @@
 /**
- * Is a network between a node and Postgres that can be cut during a statement: after Postgres got the statement, and before the
+ * Runs a proxy between a node and Postgres whose connections can be cut during a statement: after Postgres got the statement, and before the
  * node gets the result. Only the database then knows the outcome.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface CuttingProxy {
-  /** The URL of the database through this proxy. */
   readonly url: string
   /** Cuts the next connection on which a result arrives, or on which the result of this statement arrives. */
   cutAtNextAnswer(statement?: string): void
-  /** Counts the connections that were cut before their result arrived. */
   cuts(): number
   /** Blocks all connections, including new ones, until `open` is called. */
   shut(): void
@@ -19,7 +17,6 @@ export interface CuttingProxy {
    * From now on, drops everything on the open connections, as if the host behind them had disappeared. New connections work.
    */
   silence(): void
-  /** Counts the connections that were rejected while the proxy was shut. */
   turnedAway(): number
   close(): Promise<void>
 }

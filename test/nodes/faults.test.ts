@@ -126,7 +126,6 @@ async function assertNothingLost({ signal }: TestContext, fleet: Fleet, load: Lo
   return fleet.assertAllSettledOnce()
 }
 
-/** Asserts that each response is a 503 with a Retry-After. */
 async function assertRefused(replies: readonly Promise<Reply>[]): Promise<void> {
   for (const { status, headers, text } of await Promise.all(replies)) {
     assert.equal(status, 503, text)

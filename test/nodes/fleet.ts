@@ -34,7 +34,7 @@ export interface FleetOptions {
   readonly program?: ProgramOptions
 }
 
-/** The lease in these tests, in seconds. With PARLEY_LONG=1, it is the default of real nodes. */
+/** With PARLEY_LONG=1, the lease is the default of real nodes. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
 /**
  * The jobs of a dead node must finish on other nodes within this time, in seconds. In the long form, this is the promise. In
@@ -72,7 +72,6 @@ export class Fleet {
     this.key = key
   }
 
-  /** Runs `parley …` on the same database. */
   parley(args: readonly string[]): Promise<Ended> {
     return this.#place.parley(args)
   }
@@ -143,7 +142,6 @@ export class Fleet {
     await this.until(signal, 'select not exists (select 1 from open_jobs)')
   }
 
-  /** Asserts that every stored job has an outcome and that none is open. Returns the number of jobs. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
     const [left] = await this.rows(
@@ -155,7 +153,6 @@ export class Fleet {
   }
 }
 
-/** The node's log contains its name. */
 export async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node

@@ -33,9 +33,8 @@ let loads = 0
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
-  /** Counts responses with 503, each of which must have a Retry-After. */
+  /** Each response with 503 must have a Retry-After. */
   refused = 0
-  /** Counts requests whose response never arrived. */
   cutOff = 0
   readonly #fleet: Fleet
   readonly #asking: Promise<unknown>
@@ -57,7 +56,6 @@ export class Load {
     await during(this.#asking, () => this.#accepted >= enough)
   }
 
-  /** Resolves when all callers have their last response. */
   async stop(): Promise<void> {
     this.#over = true
     await this.#asking

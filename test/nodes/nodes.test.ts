@@ -15,7 +15,6 @@ const KEYS = LONG ? 200 : 4
 const AT_ONCE = LONG ? 8 : 4
 /** Every node rejects a revoked key within this time. */
 const REJECTED_WITHIN_MS = 5000
-/** A command revokes one in this many keys. A node revokes the others. */
 const BY_COMMAND = 4
 
 const program = { env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } }

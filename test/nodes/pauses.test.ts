@@ -13,14 +13,14 @@ import type { ProgramOptions, Server } from '../process/server-process.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, nodeName, startFleet } from './fleet.ts'
 
-/** More than `max_attempts`. If pauses counted as crashes, the jobs would fail. */
+/** There are more pauses than `max_attempts`. If pauses counted as crashes, the jobs would fail. */
 const PAUSES = process.env.PARLEY_LONG ? 50 : 4
 const BLOCKS = process.env.PARLEY_LONG ? 50 : 1
 const OFTEN = BLOCKS === 1 ? 'once' : `${BLOCKS} times`
 const JOBS = 8
-/** The shortest possible lease, so that three leases pass quickly. */
+/** This is the shortest possible lease, so three leases pass quickly. */
 const LEASE_S = 1
-/** The lease of tests in which no lease may expire, even on a busy machine. */
+/** In some tests no lease may expire, even on a busy machine. */
 const SAFE_LEASE_S = 2
 /** The promise allows this many seconds in addition to `jobs.hang_seconds`. */
 const MOVED_WITHIN_S = 45
@@ -191,7 +191,6 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
   t.diagnostic(`hang_seconds ${HANG_S}: the jobs ran on another node after ${seconds.toFixed(1)} s`)
 })
 
-/** A node that was started with `options` can be blocked and unblocked by the returned functions. */
 async function blocker(t: TestContext) {
   const file = join(await temporaryFolder(t), 'blocked')
   const module = new URL('./block-loop.ts', import.meta.url).href

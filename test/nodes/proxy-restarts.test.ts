@@ -27,7 +27,6 @@ const CALLERS = 24
 const LISTEN_S = 5
 /** In some runs, the proxy learns this many milliseconds late that a node stops. */
 const LATE_MS = LISTEN_S * 600
-/** The number of requests between two restarts, and after the last one. */
 const ANSWERS_BETWEEN = 2000
 const ANSWER_MS = 20
 const CHAT = '/v1/chat/completions'
@@ -36,7 +35,7 @@ const FILE_MB = LONG ? 199 : 4
 const LINE_BYTES = 20_000
 const FILE_LINES = (FILE_MB * 1_000_000) / LINE_BYTES
 
-/** A node listens at this place: `env` for the node, `address` for the proxy's configuration. */
+/** `env` is for the node, and `address` for the proxy's configuration. */
 interface Place {
   readonly env: Readonly<Record<string, string>>
   readonly address: string
@@ -48,7 +47,7 @@ interface Proxy {
   /** Returns the configuration in deploy/ with other addresses and without TLS, which would need a domain. */
   configured(text: string, socket: string, folder: string, nodes: readonly string[]): string
   readonly file: string
-  /** Says why the proxy is not tested with nodes on Unix sockets. Absent if it is. */
+  /** Says why the proxy is not tested with nodes on Unix sockets. The field is absent if it is. */
   readonly problemOnSockets?: string
   start(path: string): readonly string[]
   reload(path: string): readonly string[]
@@ -216,7 +215,6 @@ function storedBytes({ database }: Installation): number {
   return Number(rows(database, 'select coalesce(sum(bytes), 0) as bytes from files')[0]?.bytes)
 }
 
-/** The line has exactly `LINE_BYTES` bytes. */
 function lineOf(line: number): Buffer {
   const words = (length: number) => 'a word '.repeat(LINE_BYTES / 7).slice(0, length)
   const withText = (text: string) => {
@@ -268,7 +266,6 @@ async function startProxy(place: Installation, proxy: Proxy, nodes: readonly str
   }
 }
 
-/** Each caller sends one create after the other, and does not retry. */
 class Callers {
   answers = 0
   readonly failures: string[] = []

@@ -23,7 +23,6 @@ const skip = CLONE ? false : 'TEST_OTHER_CLONE names no clone of another version
 const main = resolve(CLONE ?? '', 'src/main.ts')
 const CALLERS = 6
 const BATCH = 10
-/** Each combination of nodes accepts this many requests. */
 const REQUESTS = LONG ? 1000 : 60
 /** A node sends this many callbacks to one receiver at the same time. If the node is killed, their outcomes may be lost. */
 const IN_PROGRESS = 32

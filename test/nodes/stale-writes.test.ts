@@ -18,12 +18,10 @@ const PAIRS_AT_ONCE = 4
 const TRIALS = LONG ? 25 : 3
 const JOBS = 8
 const LAST = `job ${JOBS - 1}`
-/** The shortest possible lease, in seconds. */
 const LEASE_S = 1
 /** The node is stopped after at most this many turns of this event loop. Its settlements take about that long. */
 const MOST_TURNS = 60
 
-/** Each moment says when the calls of the stopped node and of the other node are answered. */
 const MOMENTS = [
   /** The jobs have finished on the other node when the stopped one continues. */
   'both before it goes on',
@@ -38,14 +36,12 @@ interface Place {
   readonly name: string
   readonly server: Server
   readonly models: ModelServerForTests
-  /** Says which answers the model server holds back. */
   stalls: 'all' | 'last job' | 'none'
 }
 
 interface Pair {
   readonly fleet: Fleet
   readonly places: readonly [Place, Place]
-  /** The last call for each content, on either node. */
   readonly lastCall: Map<string, { readonly place: string; readonly answer: string }>
   readonly random: Random
 }
@@ -110,7 +106,6 @@ async function startPair(t: TestContext): Promise<Pair> {
   return { fleet, places: [await start(first), await start(second)], lastCall, random }
 }
 
-/** Checks how the jobs of one trial ended, and returns their outcomes. */
 async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<Outcome[]> {
   const { fleet, places, random } = pair
   const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)

@@ -23,7 +23,6 @@ import { ENVIRONMENT, type Installation, installation, runAs } from './installat
 export interface ClusterOptions {
   /** These settings replace or extend `SETTINGS`. */
   readonly settings?: Readonly<Record<string, string | number>>
-  /** By default, the cluster uses a free port. */
   readonly port?: number
 }
 
@@ -55,7 +54,6 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     } catch (error) {
       const portTaken = cluster.log().includes('could not bind')
       await cluster.stop()
-      // Another process has taken the port.
       if (portTaken && options.port === undefined && attempt < 5) continue
       throw error
     }
@@ -104,7 +102,6 @@ export class Cluster {
     return this.#server.pid
   }
 
-  /** Resolves when the cluster accepts connections. */
   async start(): Promise<void> {
     if (this.#server) throw new Error('the cluster runs already')
     const log = openSync(this.#log, 'a')
@@ -144,7 +141,6 @@ export class Cluster {
     await exited
   }
 
-  /** The port and the data stay the same. */
   async restart(how: Stop): Promise<void> {
     await this.stopNow(how)
     await this.start()
@@ -156,7 +152,6 @@ export class Cluster {
     await rm(this.folder, { recursive: true, force: true })
   }
 
-  /** The log begins at the server's first start. */
   log(): string {
     return readFileSync(this.#log, 'utf8')
   }
@@ -208,7 +203,6 @@ export async function freePort(): Promise<number> {
       await once(server, 'listening')
       return port
     } catch {
-      // The port is already in use.
     } finally {
       server.close()
     }

@@ -35,7 +35,6 @@ export async function urlOfSchema(schema: string): Promise<string> {
   return url.href
 }
 
-/** At the end of the test, the database's remaining connections are closed. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
   const database = uniqueName()
   await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)

@@ -3,7 +3,6 @@ import test, { type TestContext } from 'node:test'
 import { connectPostgres } from './connection.ts'
 import { emptyTables } from './emptied-schemas.ts'
 
-/** Runs the statements as a separate test. Returns the name of that test's schema. */
 async function testWith(t: TestContext, ...statements: string[]): Promise<unknown> {
   let name: unknown
   await t.test('works in it', async (inner) => {

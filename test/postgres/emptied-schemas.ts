@@ -12,13 +12,12 @@ import type { Lifetime } from '../parley.ts'
 import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
 
 interface Schema {
-  /** Partitions exist for this day, in days since 1970. */
+  /** The day counts from 1970. The tables have partitions for it. */
   readonly day: number
   readonly name: string
   readonly url: string
-  /** A digest of everything that ALTER, CREATE and DROP change. */
+  /** The digest covers everything that ALTER, CREATE and DROP change. */
   readonly form: string
-  /** This statement deletes all rows. */
   readonly empty: string
 }
 

@@ -53,7 +53,6 @@ export class Home {
     this.#tell()
   }
 
-  /** Ends running servers and removes the folder before the process ends. */
   async remove(): Promise<void> {
     if (this.#watcher.exitCode !== null || this.#watcher.signalCode !== null) return
     this.#watcher.ref()

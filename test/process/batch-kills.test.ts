@@ -66,7 +66,6 @@ async function kills(t: TestContext, count: number): Promise<void> {
   assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB`)
 }
 
-/** The node keeps its port when it is killed. The memory of all its processes is measured. */
 async function watchedNode(t: TestContext, place: Installation) {
   let server = await place.start({ env })
   const { url } = server

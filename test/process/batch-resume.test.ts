@@ -16,9 +16,7 @@ import { Random } from './random.ts'
 import { jobsByContent } from './rows.ts'
 
 const LINES = LONG ? 5000 : 420
-/** A run has at most this many unfinished jobs on the server. */
 const AT_ONCE = 80
-/** An account of the tier user_pro may have this many unfinished jobs. */
 const MAX_OPEN_JOBS = 20
 
 /**
@@ -83,7 +81,6 @@ async function newRun(lines: number, asking = shared, tier = 'user_max') {
     await arrived
     return program
   }
-  /** The results must be complete and in the order of the lines. */
   const assertResults = async () => {
     const rows = rowsOf(await readFile(out, 'utf8'))
     assert.deepEqual(
@@ -96,26 +93,22 @@ async function newRun(lines: number, asking = shared, tier = 'user_max') {
   return {
     ...{ account, key, contents, text, path, out, journal: `${out}.journal` },
     ...{ ask, begin, beginHeld, assertResults },
-    /** Interrupts a run when all of its jobs are at the model server. */
     async interrupt(...args: readonly string[]) {
       const program = await beginHeld(lines, ...args)
       program.kill('SIGINT')
       await program.exited
       return program
     },
-    /** The resumed run must end with all results. Returns what it prints. */
     async resume(...args: readonly string[]) {
       const ended = await ask(...args)
       assert.equal(ended.code, 0, ended.stderr)
       await assertResults()
       return ended.stderr
     },
-    /** Asserts how often the jobs of each line were run, or are stored. */
     assertEach(counts: ReadonlyMap<string, number>, expected = 1) {
       const wrong = contents.filter((content) => counts.get(content) !== expected)
       assert.deepEqual(wrong, [])
     },
-    /** Waits until the account reads this state in `GET /api/v1/me`. */
     async reads(state: string) {
       const caller = asking.server.caller(key)
       await eventually(

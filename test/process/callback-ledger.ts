@@ -11,16 +11,15 @@ import { type Caller, idsOf, type Reply } from './caller.ts'
 import type { Answered } from './faulty-receiver.ts'
 
 export class CallbackLedger {
-  /** Counts all requests that receivers got, however they ended. */
   requests = 0
   readonly #t: TestContext
   readonly #accepted = new Map<string, string>()
-  /** By job ID. A repeated callback must have the same body. */
+  /** The keys are job IDs. A repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
   /** Accepted jobs whose callbacks have not got a 2xx response. */
   readonly #missing = new Set<string>()
-  /** By job ID, in order. `whole` says whether a request got a complete 2xx response. */
+  /** The keys are job IDs. `whole` says whether a request got a complete 2xx response. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
   readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined
@@ -36,12 +35,10 @@ export class CallbackLedger {
     return this.#accepted.size
   }
 
-  /** Accepted jobs whose callbacks have not got a 2xx response. */
   get missing(): number {
     return this.#missing.size
   }
 
-  /** Records the callbacks that the response to a batch promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.equal(reply.status, 202, reply.text)
     const ids = idsOf(reply)
@@ -68,7 +65,6 @@ export class CallbackLedger {
     return count
   }
 
-  /** Counts complete 2xx responses that the server cannot have read. */
   get unreadAnswers(): number {
     const all = [...this.#requests.values()].flat()
     return all.filter(({ request, whole }) => whole && this.#unread.has(request)).length
@@ -110,7 +106,6 @@ export class CallbackLedger {
     })
   }
 
-  /** Asserts that each callback contained its payload, and the same result as a read of its job. */
   async assertAsRead(caller: Caller): Promise<void> {
     const left = this.#accepted.entries()
     const readOn = async () => {
@@ -147,7 +142,6 @@ export class CallbackLedger {
   }
 }
 
-/** The returned function gives a job's additional fields. */
 export function callbackTo(url: string): (content: string) => object {
   return (content) => ({
     callback: { callback_url: `${url}/hook`, callback_payload: payloadOf(content) },

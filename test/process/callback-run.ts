@@ -8,7 +8,6 @@ import { type ReceiverEvents, startFaultyReceiver } from './faulty-receiver.ts'
 import { Random } from './random.ts'
 import type { Ended } from './server-process.ts'
 
-/** Servers are killed this often, and there are at least this many callbacks. */
 export const KILLS = LONG ? 20 : 2
 export const CALLBACKS = LONG ? 10_000 : 200
 /** These settings allow more attempts than any callback needs, with short pauses. */
@@ -21,7 +20,6 @@ const RECEIVERS = 4
 /** While this many callbacks are missing, callers wait. Otherwise all kills could happen before most callbacks are sent. */
 const MOST_MISSING = 100
 const MOST_IN_A_BATCH = 10
-/** The average of a random size. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
  * A callback arrives again if the server is killed before it has stored the 2xx response. At most this share may do so. In the

@@ -2,7 +2,6 @@
 import { Agent, request } from 'undici'
 import { eventually } from '../support/eventually.ts'
 
-/** A response has only the fields of its route. */
 export interface Body {
   readonly success: boolean
   readonly message: string

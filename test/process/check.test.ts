@@ -32,7 +32,6 @@ async function passes(env: Environment, ...args: readonly string[]): Promise<str
   return stdout
 }
 
-/** `check` and `serve` must report the same problem. */
 async function bothReport(env: Environment, says: RegExp, problem = says, at = place): Promise<void> {
   const { code, stdout } = await at.parley(['check'], { env })
   assert.equal(code, 1)

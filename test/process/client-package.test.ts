@@ -83,7 +83,6 @@ test('the packed client, in an empty folder', async (t) => {
   await mkdir(folder)
   const path = (name: string) => join(folder, name)
   const write = (name: string, text: string) => writeFile(path(name), text)
-  /** The command must succeed. */
   const run = (command: readonly string[], env: Record<string, string> = {}) =>
     succeed(place, command, { cwd: folder, env })
   const server = await place.start()

@@ -38,7 +38,6 @@ const created = await place.parley(createKey('first', 'user_pro'))
 const server = await place.start({ args: ['--threads', '2'] })
 const key = created.stdout.trim()
 
-/** The account must have one key. */
 async function keyOf(account: string): Promise<ListedKey | undefined> {
   const keys = (await place.json(['keys', 'list'])) as ListedKey[]
   return keys.find((one) => one.account === account)
@@ -176,7 +175,6 @@ test('a command whose output cannot be written says so', { skip: !existsSync('/d
   assert.match(program.stderr, /^Cannot write to standard output: ENOSPC.*\n$/)
 })
 
-/** Leaves out commands that have subcommands. */
 function namesOf({ commands }: Command, before: readonly string[] = []): string[] {
   return commands.flatMap((command) => {
     const words = [...before, command.name()]

@@ -26,7 +26,6 @@ onBothStores(
 
 async function costsAreCounted(t: TestContext, database: Database): Promise<void> {
   const random = Random.of(t)
-  /** The index is the number of the call. */
   const costs: number[] = []
   const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, {

@@ -11,10 +11,8 @@ export interface CrashRunOptions {
   readonly place: Installation
   readonly kills: number
   readonly callers: number
-  /** Limits the events between a start and the next kill. */
   readonly mostEvents: number
   readonly random: Random
-  /** Sends one request of a caller. The run repeats this. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
   /** Ends a server. The default is SIGKILL. */
   readonly end?: (server: Server) => Promise<void>
@@ -33,7 +31,6 @@ export class CrashRun {
     this.#options = options
   }
 
-  /** Reports an event, after which a kill may follow. */
   event(): void {
     this.#eventsLeft -= 1
     if (this.#eventsLeft === 0) this.#onMoment()
@@ -100,7 +97,6 @@ function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }
 
-/** Resolves when no job is queued or running. */
 export async function allEnded(url: string): Promise<void> {
   await eventually(
     async () => (await fetch(`${url}/metrics`)).text(),

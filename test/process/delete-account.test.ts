@@ -129,7 +129,6 @@ function piecesOfCompressed(database: string): Uint8Array[] {
   }
 }
 
-/** Returns the names of the files in the database's folder that contain the bytes. */
 async function found(database: string, word: string | Uint8Array): Promise<string[]> {
   const folder = dirname(database)
   const names: string[] = []

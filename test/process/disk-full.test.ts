@@ -14,7 +14,7 @@ import { jobsByContent, rows } from './rows.ts'
 import { type Installation, installation, MAIN, type Server } from './server-process.ts'
 import { canMount, startDisk } from './small-disk.ts'
 
-/** 2 MiB, in blocks of 512 bytes. */
+/** The limit is 2 MiB, in blocks of 512 bytes. */
 const LIMIT_BLOCKS = 4096
 const CALLERS = 8
 const REFUSALS = 50
@@ -30,7 +30,6 @@ const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpf
 interface Cramped {
   readonly server: Server
   giveRoom(): void
-  /** Returns the path of the database file after the server has stopped. */
   database(): Promise<string>
 }
 

@@ -20,13 +20,11 @@ import { startServer } from './started-server.ts'
 
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
-/** Parley reserves this many slots for other accounts. */
 const RESERVE = 1
 /** The signal is sent up to this many turns of the event loop after the last caller has begun to wait. */
 const MOST_TURNS = 200
 /** Each drain mostly waits for its server, so this many run at the same time. */
 const AT_ONCE = 4
-/** The drains under load run one after the other on the same database. */
 const DRAINS = LONG ? 50 : 2
 const MOST_EVENTS = 240
 const MOST_IN_A_BATCH = 10
@@ -106,7 +104,6 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const queued = [1, 2, 3, 4].map((n) => caller.single(`queued single ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length)
 
-  // These callers send requests until the server no longer listens.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
   for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
@@ -209,7 +206,6 @@ test('SIGTERM while callbacks are in flight to a receiver that stalls: the serve
   t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
 })
 
-/** Returns the responses that arrived until the server no longer listened. */
 async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {
   const answers: Reply[] = []
   for (;;) {

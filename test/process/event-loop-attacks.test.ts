@@ -19,7 +19,7 @@ import {
   withPayload,
 } from './watched-server.ts'
 
-/** In milliseconds of CPU time, on a machine like the one on which the limit was set. */
+/** The limit is in milliseconds of CPU time, on a machine like the one on which it was set. */
 const LONGEST_HOLD_MS = 100
 
 const PROPERTIES = Object.fromEntries(
@@ -105,7 +105,6 @@ await post(
   caller,
 )
 
-/** The work must not block the event loop for long. */
 async function holdsNothing(t: TestContext, name: string, work: () => Promise<unknown>): Promise<void> {
   const limitMs = LONGEST_HOLD_MS * slowness()
   await t.test(name, async (t) => {

@@ -27,13 +27,10 @@ interface SceneOptions extends Database {
 interface Scene {
   readonly models: ModelServerForTests
   readonly server: Server
-  /** This caller has the lowest tier. */
   readonly many: Caller
-  /** This caller has the highest tier. */
   readonly single: Caller
 }
 
-/** The server has two accounts. The model server holds its answers to slow requests. */
 async function scene(t: TestContext, { maxConcurrency = 1000, ...database }: SceneOptions): Promise<Scene> {
   const models = await startModelServer(
     {

@@ -15,7 +15,7 @@ import type { Random } from './random.ts'
 export type Answered = 'whole' | 'begun' | 'no'
 
 interface Behaviour {
-  /** A percentage of the requests. */
+  /** The share is a percentage of the requests. */
   readonly share: number
   readonly reply: ReceiverReply
   readonly answered: Answered
@@ -53,11 +53,9 @@ export interface ReceiverEvents {
 }
 
 export interface FaultyReceiver {
-  /** `http://127.0.0.1:PORT`. The URL stays the same while the receiver is down. */
+  /** The URL stays the same while the receiver is down. */
   readonly url: string
-  /** Counts how often the receiver has gone down. */
   outages(): number
-  /** Goes down or comes back, at random. */
   maybeTurn(): Promise<void>
   /** Interrupts everything in progress, and rejects new connections. */
   down(): Promise<void>

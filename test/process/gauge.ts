@@ -10,7 +10,6 @@ export async function metric(url: string, name: string): Promise<number> {
   return Number(line.slice(name.length))
 }
 
-/** Reads the metrics until a gauge has at least this value. */
 export async function gauge(url: string, name: string, atLeast: number): Promise<void> {
   await eventually(
     () => metric(url, name),

@@ -14,7 +14,7 @@ import { slowness } from './watched-server.ts'
 const ACCOUNT = fileURLToPath(new URL('./hostile-account.ts', import.meta.url))
 const HEAP_MB = 512
 const ATTACK_MS = LONG ? 120_000 : 3000
-/** In real time, on an otherwise idle machine. */
+/** These limits are in real time, on an otherwise idle machine. */
 const HEALTH_MS = 250
 const SMALL_MS = 1000
 const COUNTED_MS = 2000

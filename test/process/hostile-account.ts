@@ -71,7 +71,6 @@ async function post(name: string, path: string, body: string | Buffer, apiKey = 
   if (answer.statusCode >= 429) await setTimeout(PAUSE_MS)
 }
 
-/** The body never arrives completely. */
 async function upload(): Promise<void> {
   const socket = await hostileSocket(url)
   await socket.send(postHead(BATCHES, key, LARGEST))
@@ -81,7 +80,6 @@ async function upload(): Promise<void> {
   await setTimeout(RECONNECT_MS)
 }
 
-/** The response is never read. */
 async function read(): Promise<void> {
   const socket = await hostileSocket(url, { reads: false })
   await socket.send(getHead('/docs/js/scalar.js', null))
@@ -90,7 +88,6 @@ async function read(): Promise<void> {
   await setTimeout(RECONNECT_MS)
 }
 
-/** The headers never end. */
 async function drip(): Promise<void> {
   const socket = await hostileSocket(url)
   await socket.send('GET /healthz HTTP/1.1\r\nhost: parley\r\nx-a: ')
@@ -103,7 +100,6 @@ async function drip(): Promise<void> {
 
 let guesses = 0
 
-/** Each attack runs `times` times at once. */
 const attacks: readonly (readonly [
   name: string,
   times: number,

@@ -2,7 +2,6 @@
 import { connect, type Socket } from 'node:net'
 
 export interface HostileSocket {
-  /** Returns everything received, as far as the client has read it. */
   readonly text: () => string
   /** Resolves when the operating system has taken everything, or the connection is closed. */
   readonly send: (data: string | Uint8Array) => Promise<void>
@@ -12,11 +11,9 @@ export interface HostileSocket {
 }
 
 export interface SocketOptions {
-  /** If false, the client never reads. */
   readonly reads?: boolean
 }
 
-/** Resolves once connected. */
 export async function hostileSocket(
   url: string,
   { reads = true }: SocketOptions = {},

@@ -7,7 +7,6 @@ import type { Random } from './random.ts'
 
 interface Entry {
   readonly content: string
-  /** The text of the first response that showed a final state. */
   final: string | null
 }
 
@@ -29,7 +28,6 @@ export class Ledger {
     return [...this.#jobs.values()].map(({ content }) => content)
   }
 
-  /** Records what the response to a create promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.ok(reply.status === 200 || reply.status === 202, `${reply.status}: ${reply.text}`)
     const ids = idsOf(reply)

@@ -19,7 +19,6 @@ test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, async (t) 
   const ids = new Set<string>()
   const work = async (name: string) => {
     const share = JOBS / CALLERS
-    // Four of five jobs are created singly, the others in batches.
     const singles = share * 0.8
     const batched: string[] = []
     for (let at = 0; at < singles; at++) {

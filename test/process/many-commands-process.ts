@@ -46,7 +46,6 @@ async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
   }
 }
 
-/** The returned function returns what has been written to the stream since this call. */
 function recorded(name: 'stdout' | 'stderr'): () => string {
   const chunks: Buffer[] = []
   process[name].write = (chunk: string | Uint8Array, ...others: unknown[]) => {

@@ -4,7 +4,7 @@ import type { TestContext } from 'node:test'
 import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 
 export interface Mistake {
-  /** Separated by spaces. */
+  /** The arguments are separated by spaces. */
   readonly args: string
   readonly env?: Readonly<Record<string, string | undefined>>
   /** The default is 1. */
@@ -14,7 +14,6 @@ export interface Mistake {
 
 type Run = (args: readonly string[], options: Pick<ProgramOptions, 'env'>) => Promise<Ended>
 
-/** Each mistake is a subtest. */
 export async function reportEach(t: TestContext, mistakes: readonly Mistake[], run: Run | Installation) {
   for (const { args, env, code, says } of mistakes) {
     await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {

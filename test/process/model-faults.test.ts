@@ -37,7 +37,6 @@ const FAULTS: Readonly<Record<string, Reply>> = {
 }
 
 const NAMES = Object.keys(FAULTS)
-/** The faults of a round happen at the same time. */
 const ROUNDS = LONG ? NAMES.map((name) => [name]) : [NAMES]
 const JOBS = LONG ? 1000 : 40
 const BATCH = 20
@@ -127,12 +126,10 @@ async function start(t: TestContext) {
   return { server, caller, other: server.caller(await place.key('other', 'user_go')) }
 }
 
-/** Returns an empty text for a request for the list of models. */
 function faultOf({ messages }: Partial<ChatRequest>): string {
   return String(messages?.[0]?.content).split(':')[0] ?? ''
 }
 
-/** The jobs get the faults in turn. Returns the job IDs. */
 async function sendAll(caller: Caller, faults: readonly string[], jobs: number): Promise<string[]> {
   const ids: string[] = []
   for (let sent = 0; sent < jobs; sent += BATCH) {
@@ -170,7 +167,6 @@ async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void>
   await eventually(left, (jobs) => jobs <= 1, { signal })
 }
 
-/** Returns how all the jobs ended, and how long the longest execution took. */
 async function runsOfAll(server: Server, caller: Caller, ids: readonly string[]) {
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
   let failed = 0

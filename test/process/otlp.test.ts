@@ -40,7 +40,6 @@ function bodies({ requests }: Receiver, path: string) {
   return requests.filter((request) => request.path === path).map(({ body }) => JSON.parse(body))
 }
 
-/** @param service the service whose spans are returned. All spans if absent */
 function spansOf(collector: Receiver, service?: string): Span[] {
   const isFrom = ({ resource }: { resource: { attributes: readonly Attribute[] } }) =>
     service === undefined ||
@@ -194,7 +193,6 @@ test('metrics are sent more often than their timeout, and the span of a request 
   )
 })
 
-/** With this telemetry, a server must complete jobs and stop. */
 async function serves(
   t: TestContext,
   env: Readonly<Record<string, string>>,

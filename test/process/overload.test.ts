@@ -63,10 +63,6 @@ interface Load {
   refused: number
 }
 
-/**
- * All callers run at the same time. Each sends its next request as soon as it has a response, alternately a single create or a
- * batch.
- */
 async function askAll(load: Load, name: string, requests: number): Promise<void> {
   const left = Array.from({ length: requests }, (_, index) => index).values()
   const ask = async () => {

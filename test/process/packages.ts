@@ -9,7 +9,6 @@ export interface Packed {
   readonly paths: readonly string[]
 }
 
-/** The command must succeed. */
 export async function succeed(
   place: Installation,
   command: readonly string[],

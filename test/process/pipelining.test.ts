@@ -29,7 +29,6 @@ const GROWTH_MIB = 5
 const STEADY_MS = LONG ? 5_000 : 1_000
 const WARM_ANSWERS = 200
 
-/** Each connection sends these bytes at once. */
 const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
   [`${REQUESTS} bodies of 60 KB`]: (key) => {
     const body = JSON.stringify(jobOf(LONG_TEXT))
@@ -83,12 +82,10 @@ async function warmUp(server: Server, key: string): Promise<void> {
   }
   await eventually(steadyMs, (ms) => ms >= STEADY_MS)
   isWarm = true
-  // Some of the responses are delayed.
   await busy.close()
   await all
 }
 
-/** The memory of the returned server no longer grows with the usual load. */
 async function warmStage(t: Lifetime) {
   const place = await stage(t)
   await warmUp(place.server, place.hostileKey)

@@ -1,5 +1,5 @@
 /**
- * Is a proxy between callers and a server. Like the server, it limits reads of jobs, but in windows of seconds instead of a
+ * Runs a proxy between callers and a server. Like the server, it limits reads of jobs, but in windows of seconds instead of a
  * minute, so that a test sees several windows.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -9,7 +9,6 @@ import { serveHttp } from './http-server.ts'
 
 export interface ReadGate {
   readonly url: string
-  /** `reads` counts the reads of jobs, `refused` those that were rejected with 429. */
   readonly reads: () => number
   readonly refused: () => number
   /** Counts reads that came before the time in an earlier Retry-After was over. */
@@ -74,7 +73,6 @@ export async function startReadGate(
     response.writeHead(answer.status, { 'content-type': 'application/json', ...(isRead && limits()) })
     response.end(request.url === '/api/v1/me' ? limited(text) : text)
   }
-  /** Replaces the limit in the description of the account by that of this gate. */
   const limited = (text: string): string => {
     const { data, ...others } = JSON.parse(text)
     const reads = { remaining: left, resets_in_seconds: resetS() }

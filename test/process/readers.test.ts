@@ -23,7 +23,6 @@ function stage(t: TestContext) {
   return startServer(t, { models, settings, start: { heapMib: 512 } })
 }
 
-/** Sends the request on each connection, reads nothing, and waits until no connection holds memory. */
 async function neverRead(
   t: TestContext,
   { url, program: { pid } }: Server,

@@ -1,7 +1,6 @@
 /** Reads the database file of a stopped server directly. */
 import { DatabaseSync } from 'node:sqlite'
 
-/** Returns how many jobs there are for each content of a user message. */
 export function jobsByContent(file: string): Map<string, number> {
   const counts = new Map<string, number>()
   for (const { messages } of rows(file, 'select messages from jobs join requests using (seq)')) {
@@ -16,7 +15,6 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
-/** Completed jobs only. `model` is the public name. */
 export function outcomes(file: string): { model: string; content: string }[] {
   const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
   return rows(file, sql).map(({ model, content }) => ({

@@ -10,7 +10,7 @@ import { LONG } from '../support/long-form.ts'
 import { type Database, onBothStores } from './both-stores.ts'
 import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
 
-/** In milliseconds of CPU time, on the machine on which the limit was set. */
+/** The limit is in milliseconds of CPU time, on the machine on which it was set. */
 const LONGEST_HOLD_MS = 20
 
 /** A model's answer may have up to 16 MiB. */

@@ -21,7 +21,6 @@ const settings = { sync: { max_waiters: 1 } }
 const asking = await startAsking({ after }, { upstream: models.baseUrl, settings })
 const { ask, begin, write, place, server, key } = asking
 
-/** The script applies until the test ends. */
 function answers(t: TestContext, script: Script): void {
   models.script = script
   t.after(() => {

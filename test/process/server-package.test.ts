@@ -23,12 +23,10 @@ const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 interface Command {
   readonly place: Installation
   readonly prefix: string
-  /** The folder of the installed package. */
   readonly folder: string
   /** The PATH of the command begins with this Node and the prefix, and contains nothing of this project. */
   readonly env: { readonly PATH: string }
   npm(...args: readonly string[]): Promise<Ended>
-  /** The command must succeed. */
   run(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended>
   serve(): Promise<Server>
 }
@@ -102,7 +100,6 @@ function holdsWhatItNeeds({ paths }: Packed): void {
   )
 }
 
-/** Leaves out Node's own modules. */
 function packagesNamedIn(path: string): readonly string[] {
   const text = readFileSync(join(CLONE, path), 'utf8')
   return [...text.matchAll(/^(?:import|export) (?:[^'"]* from )?'([^.'][^']*)';$/gm)]

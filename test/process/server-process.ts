@@ -20,14 +20,13 @@ import type { Lifetime } from '../parley.ts'
 import { Caller } from './caller.ts'
 import { runTogether } from './many-commands.ts'
 
-/** `npm start` runs in this folder. */
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 export const MAIN = join(CLONE, 'src/main.ts')
 
 export interface InstallationOptions {
-  /** The contents of `parley.config.json`. Reads are not limited unless these settings limit them. */
+  /** `parley.config.json` contains these settings. Reads are not limited unless they limit them. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for all models. If absent, the simulator answers. */
+  /** All models use the model server at this URL. Without it, the simulator answers. */
   readonly upstream?: string
   /** By default, the database is a SQLite file in the folder. */
   readonly databaseUrl?: string
@@ -39,13 +38,10 @@ export interface ProgramOptions {
    */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** The arguments after `parley serve`. */
   readonly args?: readonly string[]
-  /** Limits a server's heap. */
   readonly heapMib?: number
-  /** The source file of the program in another clone. */
+  /** The file is the program's source in another clone. */
   readonly main?: string
-  /** The command's whole standard input. */
   readonly stdin?: string
   /** If true, the command runs in its own process. */
   readonly alone?: boolean
@@ -95,7 +91,6 @@ export class Installation {
     await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
   }
 
-  /** Resolves when the server listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
     const { main = MAIN, args = [], heapMib } = options
     const heap = heapMib === undefined ? [] : [`--max-old-space-size=${heapMib}`]
@@ -109,7 +104,6 @@ export class Installation {
     return new Server(program, url, (key) => this.#caller(url, key))
   }
 
-  /** Runs `parley …` to its end, in a process that all commands of a test file share. */
   async parley(args: readonly string[], options: ProgramOptions = {}): Promise<Ended> {
     const { env, stdin = '', main, alone } = options
     if (main === undefined && !alone) {
@@ -250,7 +244,6 @@ export class Program {
     this.#child.stdin?.on('error', () => {}).end(text)
   }
 
-  /** Resolves with all output when the process has ended. */
   async ended(): Promise<Ended> {
     return { ...(await this.exited), stdout: this.stdout, stderr: this.stderr }
   }
@@ -303,7 +296,6 @@ export class Server {
     this.#makeCaller = makeCaller
   }
 
-  /** Only the first start prints an API key. */
   async firstKey(): Promise<string> {
     const [, key = ''] = await this.program.line(/^ {2}(prl_\w+)\n/m)
     return key
@@ -317,7 +309,6 @@ export class Server {
     this.program.kill(signal)
   }
 
-  /** Resolves when the process is gone. */
   async crash(): Promise<void> {
     this.kill('SIGKILL')
     await this.exited

@@ -7,7 +7,6 @@ import type { Server } from './server-process.ts'
 import { startServer } from './started-server.ts'
 
 const SOCKETS = 500
-/** The long form uses the defaults. */
 const HEADER_S = LONG ? 10 : 2
 const REQUEST_S = LONG ? 30 : 4
 /** A connection is closed at the latest this long after its limit. */
@@ -50,7 +49,6 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
   if (LONG) assert.ok(busy.p99 <= 2 * p99 + NOISE_MS, `p99 ${busy.p99} ms, ${p99} ms when idle`)
 })
 
-/** Resolves with how many milliseconds later the server closed the connection. */
 async function drip(socket: HostileSocket, start: string): Promise<number> {
   await socket.send(start)
   const timer = setInterval(() => void socket.send('x'), DRIP_MS)
@@ -59,7 +57,6 @@ async function drip(socket: HostileSocket, start: string): Promise<number> {
   return ms
 }
 
-/** Returns how many milliseconds single creates take, one after the other. */
 async function timesOf(server: Server, key: string) {
   const caller = server.caller(key)
   const times: number[] = []

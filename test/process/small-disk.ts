@@ -9,9 +9,7 @@ import type { Installation } from './server-process.ts'
 export interface SmallDisk {
   /** The disk is mounted here for programs that were started with `command`. */
   readonly folder: string
-  /** Copies the files of the disk to a folder outside the namespace. */
   copyTo(folder: string): Promise<void>
-  /** Wraps a command so that it runs in the namespace. */
   command(command: readonly string[]): readonly string[]
   resize(mib: number): void
 }

@@ -26,7 +26,6 @@ const KILLS_OF_WAITING = LONG ? 5 : 3
 const contents = (count: number) => Array.from({ length: count }, (_, index) => `job ${index}`)
 const isPoison = ({ text }: Received) => text.includes('poison')
 
-/** The server can be killed and started again. */
 async function startStage(t: TestContext, database: Database, maxConcurrency: number, jobs = {}) {
   const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
   const settings = { upstreams, jobs: { lease_seconds: LEASE_S, ...jobs } }
@@ -41,7 +40,6 @@ async function startStage(t: TestContext, database: Database, maxConcurrency: nu
   }
   return {
     ...{ models, end, assertCompleted },
-    /** No request waits for these jobs. */
     async queue(jobs: readonly string[]): Promise<string[]> {
       const ids: string[] = []
       for (let from = 0; from < jobs.length; from += BATCH) {
@@ -55,7 +53,6 @@ async function startStage(t: TestContext, database: Database, maxConcurrency: nu
       between()
       server = await place.start()
     },
-    /** The jobs must complete soon after the last crash. */
     async assertCompletedSoon(ids: readonly string[]): Promise<void> {
       const startedMs = performance.now()
       await assertCompleted(ids)

@@ -92,7 +92,6 @@ export function filled(unit: string, characters: number): string {
   return unit.repeat(Math.floor(characters / unit.length))
 }
 
-/** Returns an object with as many different names as fit into this many characters. */
 export function names(characters: number): string {
   const members: string[] = []
   for (let length = 0; length < characters; ) {
@@ -116,7 +115,6 @@ export function batchOf(count: number, over: (index: number) => Readonly<Record<
   return JSON.stringify(Array.from({ length: count }, (_, index) => job(over(index))))
 }
 
-/** The batch has one job, whose payload is this text. */
 export function withPayload(payload: string): string {
   const callback = `"callback":{"callback_url":"https://receiver.invalid/","callback_payload":${payload}}`
   return `[${JSON.stringify(job()).slice(0, -1)},${callback}}]`

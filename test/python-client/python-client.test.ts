@@ -19,7 +19,6 @@ const PYTHON = ['/usr/bin/python3', 'python3'].find(
 )
 const skip = PYTHON === undefined ? 'python3 is not installed on this machine' : false
 
-/** The program runs next to a copy of the client. */
 async function run(
   place: Installation,
   file: string,

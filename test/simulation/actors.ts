@@ -8,7 +8,6 @@ import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
 import { accountOf, type ReceiverFault, type Step } from './plan.ts'
 
-/** During an upgrade, this time passes between one node and the next. */
 const UPGRADE_PAUSE_MS = 2000
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
@@ -78,7 +77,6 @@ export class Actors {
     })
   }
 
-  /** An operator cancels the job of a call in progress. */
   #cancelCalled({ call: which }: StepOf<'cancel called'>): void {
     const { ledger } = this.#around
     const calls = [...ledger.callsInProgress]

@@ -26,7 +26,6 @@ export interface KnownBatch {
   readonly id: string
   readonly account: string
   readonly lines: readonly JobPlan[]
-  /** The batch's files may have at most this many bytes together. */
   readonly mostBytes: number
   isCancelled: boolean
   /** A line may have several jobs here, because a runner may fail after it has created one. The keys are lines. */
@@ -181,7 +180,6 @@ export function openBatches(db: MemoryDatabase, ledger: Ledger): number {
   return open.filter(({ account }) => !ledger.deletedAccounts.has(account)).length
 }
 
-/** Each line of each batch must have exactly one result and one job. */
 export function checkBatches(db: MemoryDatabase, ledger: Ledger): void {
   for (const row of db.batches.values()) {
     const batch = ledger.batches.get(row.id)

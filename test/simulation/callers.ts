@@ -31,7 +31,6 @@ export interface CallerOptions extends Surroundings {
 
 export class Callers {
   readonly #around: CallerOptions
-  /** Creates without a response so far, at processes that have not ended. */
   openRequests = 0
 
   constructor(around: CallerOptions) {
@@ -145,7 +144,6 @@ export class Callers {
     })
   }
 
-  /** The read may wait until one or all of the jobs have ended. */
   wait({ jobs: numbers, node, isForeign, waitMs, until, leaveMs }: StepOf<'wait'>): void {
     const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(numbers[0] ?? 0, isForeign)
@@ -316,7 +314,6 @@ interface Deletion {
   readonly dropCallback: boolean
 }
 
-/** The caller knows this about a job when it sends a request. */
 interface Knowledge {
   readonly status: string | null
   readonly isGone: boolean

@@ -39,11 +39,11 @@ export class Calls {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #isPatient: boolean
-  /** The earliest time of the next call, by process, account and upstream. */
+  /** The keys are process, account and upstream. */
   readonly #notBefore = new Map<string, number>()
   /** The last failure of each job at each upstream. A reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
-  /** The time of the last call, by process and job. */
+  /** The keys are process and job. */
   readonly #lastMs = new Map<string, number>()
   /**
    * The crashes that the jobs of each tag caused, as far as the service can know. Nobody learns of the crashes of an

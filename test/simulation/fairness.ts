@@ -35,7 +35,6 @@ const SLOW_MS = 19_000
 const CALLBACK_WITHIN_MS = 4000
 /** This many failing jobs in addition to the slots fail more often in a row than a circuit breaker allows. */
 const FAILURES = 10
-/** After this time, the jobs of the other account have failed a few times. */
 const POISONED_MS = 8000
 /** A quick job must be answered this soon after its call, and called this soon after its creation. */
 const QUICK_MS = 2000
@@ -60,12 +59,9 @@ export interface FairnessParts {
   readonly ledger: Ledger
   readonly plan: Plan
   readonly callers: Callers
-  /** Callers use this process. */
   readonly process: SimulatedProcess
-  /** The processes of all nodes. */
   readonly processes: readonly SimulatedProcess[]
   readonly receiverFaults: Map<string, ReceiverFault>
-  /** Resolves when nothing more happens. */
   readonly untilQuiet: () => Promise<void>
 }
 

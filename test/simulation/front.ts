@@ -30,7 +30,7 @@ export type Created =
   | {
       readonly status: 200 | 202
       readonly jobIds: readonly string[]
-      /** Null if the job has not ended. */
+      /** The record is null if the job has not ended. */
       readonly record: JobRecord | null
     }
   | Rejected
@@ -78,12 +78,10 @@ export class Front {
     })
   }
 
-  /** Requests without a response so far. */
   get requests(): number {
     return this.#requests
   }
 
-  /** Resolves when every request has its response. */
   close(): Promise<void> {
     return this.#requests === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve))
   }
@@ -239,7 +237,6 @@ const countNothing = () => {
   throw new Error('the tokens of a job were counted')
 }
 
-/** The caller would send this body. */
 function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   const objects = plans.map(
     ({ tag, format, model, size, hasCallback, cacheTtlMs, priority, completeWithinS }) => ({
@@ -259,7 +256,6 @@ function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   return { kind: 'single', text: JSON.stringify(single), value: single }
 }
 
-/** Returns the only API key of the account. */
 export function keyOf(account: string): string {
   let round = 0
   return makeKey(() => createHash('sha256').update(`${account} ${round++}`).digest())

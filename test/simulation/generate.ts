@@ -15,7 +15,6 @@ import {
 } from './plan.ts'
 import { SeededRandom } from './random.ts'
 
-/** Callers, operators and faults are active for this long. */
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
 /** Only this account's tier allows high jobs. */
@@ -159,12 +158,9 @@ function addPriorities(actions: Action[], random: SeededRandom): void {
 interface ActionOptions {
   readonly random: SeededRandom
   readonly shared: boolean
-  /** The probability that a job or an answer is large, from 0 to 1. */
   readonly largeChance: number
   readonly cacheTtlMs: number
-  /** Each job gets one of these at random. */
   readonly manners: readonly JobManner[]
-  /** The tags of the jobs begin with this text. */
   readonly tags: string
 }
 

@@ -11,7 +11,6 @@ const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {
   readonly random: SeededRandom
-  /** The incident starts at the latest this many milliseconds after the beginning of the history. */
   readonly mostMs: number
   readonly create: () => Step
 }
@@ -84,7 +83,6 @@ export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   ]
 }
 
-/** Nodes stop while receivers still stall. */
 function stalledReceivers({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const creates = Array.from({ length: random.whole(2, 5) }, create)

@@ -22,9 +22,8 @@ export interface KnownRequest {
   readonly plans: readonly JobPlan[]
   readonly isBatch: boolean
   readonly key: string | null
-  /** Each response to the request contains the IDs of its jobs. */
   readonly answers: string[]
-  /** The IDs of the jobs that a node created for the request. There are several lists if the jobs were created again. */
+  /** Each list has the jobs that a node created for the request. There are several lists if the jobs were created again. */
   readonly attempts: (readonly string[])[]
 }
 
@@ -32,9 +31,9 @@ export interface KnownRequest {
 export interface KnownCrash {
   readonly node: string
   readonly atMs: number
-  /** True if a model server received a call of the job from this process. */
+  /** A model server received a call of the job from this process. */
   readonly executed: boolean
-  /** True if the process was only paused, and came back before the job ended. */
+  /** The process was only paused, and came back before the job ended. */
   isReverted: boolean
 }
 
@@ -44,46 +43,40 @@ export interface KnownJob {
   readonly plan: JobPlan
   readonly request: KnownRequest
   readonly createdAtMs: number
-  /** True if the caller knows that the job was accepted. */
   isAccepted: boolean
-  /** The furthest status that the caller has read. */
   readStatus: string | null
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
-  /** The time at which the caller learned that the job is deleted, in milliseconds of the world. */
+  /** The time is in milliseconds of the world. */
   goneAtMs: number | null
   readonly crashes: KnownCrash[]
-  /** Attempts of the job's callback that have ended. */
   readonly callbackTries: {
     readonly process: string
     readonly endedMs: number
     readonly retryAfterMs: number
   }[]
   wasReplayed: boolean
-  /** The receiver answered the job's callbacks with these statuses. */
   readonly callbackAnswers: number[]
   callbacksReceived: number
 }
 
 /** Counts what model servers replied to the jobs of one account with the same tag. */
 export interface CallCounts {
-  /** Jobs created with this tag. */
   jobs: number
   calls: number
   /** Replies that may count against the job. */
   blamed: number
-  /** Tokens in replies that reached the process which had sent the call. */
+  /** Tokens count only if their reply reached the process which had sent the call. */
   tokens: number
-  /** The processes that those replies reached. */
   readonly answered: Set<string>
-  /** Errors that cost tokens. */
+  /** These errors cost tokens. */
   paidErrors: number
-  /** Until this time, the upstreams are overloaded for a repair. Null before the first repair. */
+  /** Until this time, the upstreams are overloaded for a repair. Null stands for the time before the first repair. */
   overloadedUntilMs: number | null
   /** The job that was created last with this tag. */
   jobId: string | null
-  /** The arrival of the first call, in milliseconds of the world. */
+  /** The time is in milliseconds of the world. */
   firstAtMs: number | null
 }
 
@@ -103,7 +96,6 @@ export const STORES_AGREE = 'the real store answers as the reference store'
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
-  /** This thread waits for the reply. */
   readonly thread: SimulatedThread
 }
 
@@ -115,9 +107,7 @@ export interface LedgerOptions extends Pick<LimitsOptions, 'shared' | 'tierOf'> 
 export class Ledger {
   readonly #world: World
   readonly retentionMs: number
-  /** For the rules about quotas and caps. */
   readonly limits: Limits
-  /** For the rules about single calls. */
   readonly jobCalls: Calls
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
@@ -126,19 +116,17 @@ export class Ledger {
   readonly callsInProgress = new Set<CallInProgress>()
   /** These processes ended, stopped or were paused, so usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** By account, the input tokens that may count for calls of jobs that callers cancelled. */
+  /** The keys are accounts. These input tokens may count for calls of jobs that callers cancelled. */
   readonly inputOfCancelled = new Map<string, number>()
-  /** By job, the time of its end, in milliseconds of the world. Jobs that an operator cancelled together are absent. */
+  /** The keys are jobs, and the times are in milliseconds of the world. Jobs that an operator cancelled together are absent. */
   readonly endedMs = new Map<string, number>()
-  /** By job, the end time that the database stored, in milliseconds of the world. */
+  /** The keys are jobs. The database stored these times, here in milliseconds of the world. */
   readonly settledAtMs = new Map<string, number>()
   /** The clocks of nodes may be wrong by this many milliseconds. */
   clockJumpsMs = 0
   storeClockJumped = false
   readonly deletedAccounts = new Set<string>()
-  /** An operator has cancelled all jobs of these accounts at some time. */
   readonly cancelledAccounts = new Set<string>()
-  /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
   readonly batches = new Map<string, KnownBatch>()
   readonly violations: Violation[] = []
@@ -228,7 +216,6 @@ export class Ledger {
     return this.violations.some(({ rule }) => rule === STORES_AGREE)
   }
 
-  /** Returns the jobs that callers know of, in the order of their creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
   }
@@ -264,12 +251,10 @@ export class Ledger {
     return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
-  /** In milliseconds after the job's end. */
   keptMs({ plan }: KnownJob): number {
     return Math.max(this.retentionMs, plan.cacheTtlMs)
   }
 
-  /** Returns whether the job may have been deleted, or may have expired. */
   mayBeGone(job: KnownJob): boolean {
     if (job.wasDeleted || this.deletedAccounts.has(job.account)) return true
     const endedMs = this.settledAtMs.get(job.id) ?? (this.mayBeCancelled(job) ? job.createdAtMs : null)

@@ -61,7 +61,6 @@ interface CountedJob {
   removedMs: number
 }
 
-/** The value applies from this time on. */
 interface Since<T> {
   readonly atMs: number
   readonly value: T
@@ -149,7 +148,6 @@ export class Limits {
     }
   }
 
-  /** @param caps all caps of the account */
   setCaps(account: string, caps: Partial<OwnCaps>): void {
     addTo(this.#caps, account, { atMs: this.#options.world.nowMs, value: { ...NO_CAPS, ...caps } })
   }
@@ -294,7 +292,6 @@ export class Limits {
     return { least: Math.min(...limits), most: Math.max(...limits) }
   }
 
-  /** Returns the values that the node may have known while it handled the request. */
   #during<T>(
     known: ReadonlyMap<string, readonly Since<T>[]>,
     account: string,

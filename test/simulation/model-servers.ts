@@ -26,17 +26,13 @@ export const CALL_TIMEOUT_MS = 20_000
 export const MAX_OUTPUT_TOKENS = 50
 /** For a job with the manner `wrong, then overloaded`, the upstreams are overloaded for this long. */
 const OVERLOADED_MS = 8000
-/** A server with the fault `few at once` serves this many calls at the same time. */
 const FEW = 2
-/** A server takes this long to start again after a crash. */
 export const RESTART_MS = 2000
 const HOUR_MS = 3_600_000
 
-/** All nodes share an upstream. */
 export interface Upstream {
   readonly name: string
   fault: UpstreamFault | null
-  /** True if the server has crashed and not started again yet. */
   isDown: boolean
   inProgress: number
   /** Each function breaks the connection of a call in progress when the server crashes. */
@@ -50,7 +46,6 @@ export interface ServerOptions {
   readonly thread: SimulatedThread
   readonly clock: Clock
   readonly witness: Witness
-  /** Ends the process that sent the call. */
   readonly kill: () => void
 }
 
@@ -107,7 +102,6 @@ export function simulatedServer(options: ServerOptions): ModelServer {
 /** A job whose schema may crash the server gets this `json_mode`: the schema is sent as an instruction. */
 const NO_SCHEMA = 'instruction'
 
-/** The simulated model servers count tokens like this. */
 export function tokensOf(messagesJson: string): number {
   return Math.ceil(messagesJson.length / 4)
 }

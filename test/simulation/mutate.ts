@@ -49,7 +49,6 @@ async function copySources(): Promise<string> {
   return copy
 }
 
-/** Returns the result as a row of the table. */
 function run(copy: string, plan: string | undefined, store = 'memory'): Promise<string> {
   const seeds = ['--until-failure', '--no-shrink', '--from', '1', '--seeds', values.seeds, '--store', store]
   const options = values.plans ? ['--plan', `test/simulation/found/${plan}.json`] : seeds

@@ -24,7 +24,6 @@ import { configurationOf } from './settings.ts'
 import { type Shared, StoreConnection } from './store-connection.ts'
 import { SimulatedThread } from './world.ts'
 
-/** All nodes share the plan, the world, and the servers around the nodes. */
 export interface Surroundings extends Shared {
   readonly plan: Plan
   readonly upstreams: ReadonlyMap<string, Upstream>
@@ -40,9 +39,8 @@ export class SimulatedNode {
   readonly name: string
   readonly #around: Surroundings
   #processes = 0
-  /** The wall clock is wrong by this many milliseconds. */
   clockOffsetMs = 0
-  /** Null between two processes. */
+  /** The field is null between two processes. */
   process: SimulatedProcess | null = null
 
   constructor(name: string, around: Surroundings) {
@@ -96,7 +94,7 @@ export class SimulatedProcess {
   readonly store: Store
   readonly clock: Clock
   readonly router: ModelRouter
-  /** Null in histories without batches, because the events of a batch runner would change those histories. */
+  /** The field is null in histories without batches, because the events of a batch runner would change those histories. */
   readonly batches: BatchRunner | null
   readonly #around: Surroundings
   readonly #node: SimulatedNode
@@ -268,7 +266,7 @@ export function hasBatches({ actions }: Plan): boolean {
   return actions.some(({ kind }) => kind === 'submit batch')
 }
 
-/** The number of the node is taken modulo the number of nodes. Null unless the node's process serves callers. */
+/** The number of the node is taken modulo the number of nodes. Returns null unless the node's process serves callers. */
 export function runningProcess(nodes: readonly SimulatedNode[], node: number): SimulatedProcess | null {
   const process = nodes[node % nodes.length]?.process ?? null
   return process?.hasStarted ? process : null

@@ -23,7 +23,6 @@ export type JobManner =
   | 'refuse'
   /** The server responds with 400: the request is invalid. */
   | 'invalid'
-  /** The server resets the connection each time. */
   | 'reset'
   /** The database rejects the answer. */
   | 'unstorable'
@@ -31,18 +30,15 @@ export type JobManner =
   | 'kill'
   /** The server responds with 403 each time, as a firewall in front of it does. */
   | 'forbidden'
-  /** The server responds with 500 each time. */
   | 'fails'
-  /** The server never responds. */
   | 'unanswered'
   /** The server responds with 503 and a Retry-After of an hour. */
   | 'later'
   /** The call crashes the model server as long as the job's schema is sent. */
   | 'crash'
-  /** The call crashes the model server each time. */
   | 'crash always'
 
-/** With these manners, a server that works for other jobs lets a job fail. */
+/** A server with one of these manners works for other jobs, and lets this job fail. */
 export const POISONS = [
   'forbidden',
   'fails',
@@ -52,12 +48,11 @@ export const POISONS = [
 ] as const satisfies readonly JobManner[]
 
 export interface JobPlan {
-  /** The first word of the conversation. Jobs of one account with the same tag are identical. */
+  /** The tag is the first word of the conversation. Jobs of one account with the same tag are identical. */
   readonly tag: string
   readonly manner: JobManner
   readonly format: 'text' | 'json' | 'schema'
   readonly model: string
-  /** The conversation has this many characters. */
   readonly size: number
   /** The answer has this many characters after its first words. */
   readonly answerSize?: number
@@ -65,7 +60,7 @@ export interface JobPlan {
   readonly cacheTtlMs: number
   /** The default is `normal`. */
   readonly priority?: Priority
-  /** The seconds from the job's creation to its deadline. If absent, there is no deadline. */
+  /** The deadline comes this many seconds after the job's creation. If absent, there is no deadline. */
   readonly completeWithinS?: number
 }
 
@@ -104,10 +99,10 @@ export type Step =
   | (OfAccount & {
       readonly kind: 'create'
       readonly jobs: readonly JobPlan[]
-      /** The caller waits this long for the answer. Null for a batch. */
+      /** The caller waits this long for the answer. Null stands for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
-      /** The caller disconnects this many milliseconds after its request. Null if it does not. */
+      /** The caller disconnects this many milliseconds after its request. Null means that it does not. */
       readonly leaveMs: number | null
     })
   | (OfJob & { readonly kind: 'read'; readonly isForeign: boolean })
@@ -173,7 +168,7 @@ export type Action = { readonly atMs: number } & Step
 
 export interface Plan {
   readonly seed: number
-  /** True if many nodes share the database, like Postgres. False if one node uses it alone, like a SQLite file. */
+  /** Many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
   readonly concurrency: number
@@ -183,7 +178,6 @@ export interface Plan {
   readonly maxPendingResponses: number
   readonly drainMs: number
   readonly callbackSlots: number
-  /** The size of the byte budget. */
   readonly memoryBytes: number
   readonly retentionS: number
   /** The actions are in chronological order. */
@@ -195,7 +189,7 @@ export interface StoredPlan extends Plan {
   /** This real store also runs the plan. If absent, only the reference store does. */
   readonly store?: 'sqlite' | 'postgres'
   /**
-   * Set if the bug is not fixed yet. Contains the first rule that the history breaks, and how the text of the violation begins.
+   * A bug that is not fixed yet has this field: the first rule that the history breaks, and how the text of the violation begins.
    */
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
@@ -229,7 +223,7 @@ export const ACCOUNTS = [
 /** A step refers to an account by this number. */
 export const accountOf = (which: number) => ACCOUNTS[which % ACCOUNTS.length]?.name ?? ''
 export const LEASE_MS = 10_000
-/** The pauses before the attempts of a callback, in seconds. */
+/** The first element is the pause before the first attempt. */
 export const CALLBACK_PAUSES_S = [0, 5, 30, 60, 120, 240]
 
 export const UPSTREAMS = ['alpha', 'beta'] as const

@@ -31,7 +31,6 @@ export class SeededRandom {
     return item
   }
 
-  /** Returns hexadecimal digits for this many bytes. */
   readonly hex = (bytes: number): string => {
     let text = ''
     while (text.length < bytes * 2) text += this.#next().toString(16).padStart(8, '0')

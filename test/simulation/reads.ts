@@ -25,9 +25,8 @@ export interface WaitForJobs {
 }
 
 export interface ReadJobs {
-  /** In the order of the IDs. Null for a job that the account cannot see. */
+  /** The order is that of the IDs. Null stands for a job that the account cannot see. */
   readonly states: readonly (ReadJob | null)[]
-  /** True if the server ended the wait early. */
   readonly wasCut: boolean
 }
 
@@ -77,7 +76,6 @@ export class Reads {
     return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
   }
 
-  /** Resolves when any or all of the jobs have ended. */
   async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
     const { jobIds, waitS, until } = jobs
     const states = await this.#states(account, jobIds)
@@ -128,7 +126,6 @@ export class Reads {
     return Promise.all(jobIds.map((id) => this.#process.store.read(account, id, expiry, small)))
   }
 
-  /** Adds the results that `states` omit. */
   #load(account: string, states: readonly (ReadJob | null)[]): Promise<(ReadJob | null)[]> {
     const { store } = this.#process
     const expiry = this.#expiry

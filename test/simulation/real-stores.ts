@@ -16,13 +16,11 @@ const MAX_QUEUED = 100_000
 
 export interface RealStore {
   readonly store: Store
-  /** Sets the database's clock, in Unix milliseconds. */
   readonly setClock: (ms: number) => Promise<void>
   readonly close: () => Promise<void>
 }
 
 export interface RealStores {
-  /** True if many nodes share a database. */
   readonly shared: boolean
   /**
    * The database is empty. Only one may be open at a time.

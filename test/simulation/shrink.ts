@@ -4,7 +4,6 @@
  */
 import type { Action, Plan } from './plan.ts'
 
-/** Limits the histories that are tried. */
 const MOST_TRIES = 400
 
 /** @param fails returns whether a plan still fails in the same way */
@@ -51,7 +50,6 @@ class Shrinker {
     return smallest
   }
 
-  /** Tries creates with fewer jobs. */
   async withSmallerActions(plan: Plan): Promise<Plan> {
     let smallest = plan
     for (const [at, action] of plan.actions.entries()) {

@@ -40,14 +40,13 @@ const FAULTS_END_MS = 100_000
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
-/** Between two checks whether everything has ended, this time passes. */
 const LOOK_MS = 1000
 /** The polling loops of a process are for retention, remote results, cancellation, callbacks, lease, and batches. */
 const POLLING_LOOPS = 6
 
 export interface Result {
   readonly violations: readonly Violation[]
-  /** A hash of all events of the history. */
+  /** The hash covers all events of the history. */
   readonly hash: string
   readonly events: number
   readonly simulatedMs: number
@@ -304,7 +303,6 @@ class Simulation {
     return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
-  /** The text describes what is left, for people. */
   #state(): string {
     const { open, owed } = this.#db
     const jobs = [...open].map(

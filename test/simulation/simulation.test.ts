@@ -15,7 +15,6 @@ import { simulate } from './simulate.ts'
 
 const FOUND = join(ROOT, 'test/simulation/found')
 const SEEDS = LONG ? 100_000 : 60
-/** One test runs this many seeds. */
 const PART = LONG ? 10_000 : 30
 
 /** The first seed is random in the long form. The names of the tests contain it. */

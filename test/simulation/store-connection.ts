@@ -43,22 +43,20 @@ const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'release
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
 
-/** All nodes of a world share this state. */
 export interface Shared {
   readonly world: World
   readonly db: MemoryDatabase
-  /** Runs each call on a real store as well. Null in a history without one. */
+  /** Runs each call on a real store as well. Null stands for a history without a real store. */
   readonly lockstep: Lockstep | null
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
-  /** Each process that was started has a lease thread here. */
   readonly heartbeats: Map<string, SimulatedThread>
   readonly witness: Witness
   /** The database's clock is wrong by `offsetMs`. It last jumped at `jumpedMs`. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
-  /** By job, the nodes that announced a waiting caller. */
+  /** The keys are jobs. These nodes announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
-  /** By running process. */
+  /** The keys are running processes. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
 
@@ -280,7 +278,6 @@ function queuesAny({ jobs }: Acceptance, accepted: Accepted): boolean {
   return jobs.some(({ job, handedOff }) => !handedOff && !answered.has(job.id))
 }
 
-/** Returns the job that the call ended, or null. */
 function endedBy(name: MethodName, args: readonly unknown[], result: unknown): string | null {
   if (name === 'settle' && result === 'settled') return (args[0] as Settlement).jobId
   if (result !== 'cancelled') return null

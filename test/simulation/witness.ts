@@ -48,7 +48,7 @@ interface Holder {
 interface CachedResponse {
   readonly jobId: string
   readonly storedMs: number
-  /** By the clock of the job's node. */
+  /** The time is by the clock of the job's node. */
   readonly untilMs: number
 }
 
@@ -60,7 +60,7 @@ export class Witness {
   readonly #ledger: Ledger
   readonly #db: MemoryDatabase
   readonly #holders = new Map<string, Holder>()
-  /** By job, how often it was assigned, and when first. */
+  /** The keys are jobs. `count` says how often the job was assigned. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
   /**
    * These starts are recorded although their process does not know that yet. Once it knows, it calls at once, unless it ends
@@ -122,7 +122,6 @@ export class Witness {
     },
   }
 
-  /** The process knows that its starts are recorded. */
   knowsStarts(node: string, claims: readonly Claim[]): void {
     for (const { jobId } of claims) this.#starts.delete(`${node} ${jobId}`)
   }
@@ -132,7 +131,6 @@ export class Witness {
     return this.#starts.has(`${node} ${jobId}`)
   }
 
-  /** The node knows which jobs it has claimed. */
   knowsClaims(node: string, { jobs }: Claimed): void {
     for (const { id, attempt } of jobs) {
       const holder = this.#holders.get(id)
@@ -140,13 +138,11 @@ export class Witness {
     }
   }
 
-  /** Returns when the node learned that the job is assigned to it, or null. */
   knownMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.knownMs : null
   }
 
-  /** Returns null unless the node holds the job. */
   assignedMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.sinceMs : null

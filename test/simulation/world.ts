@@ -7,14 +7,12 @@
 import type { Clock } from '../../src/clock.ts'
 import { SeededRandom } from './random.ts'
 
-/** The virtual wall clock at the beginning, in Unix milliseconds. */
 export const WORLD_START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 
 const TIMER = 'timer'
 
 interface WorldEvent {
   atMs: number
-  /** Orders events of the same time. */
   order: number
   readonly label: string
   readonly run: () => void
@@ -38,20 +36,19 @@ export class SimulatedThread {
   }
 }
 
-/** Receives every event. `state` is what a person reads first, and `event` is the rest. */
+/** `state` is what a person reads first, and `event` is the rest. */
 export type OnStep = (atMs: number, text: string, kind: 'state' | 'event') => void
 
 export class World {
   readonly random: SeededRandom
   readonly #onStep: OnStep | null
-  /** A binary heap, earliest event first. */
+  /** The heap is binary, with the earliest event first. */
   readonly #events: WorldEvent[] = []
   #nowMs = 0
   #orders = 0
   #hash = 0
   events = 0
   #held: Promise<unknown> | null = null
-  /** Called after each event. */
   onSettled: (() => void) | null = null
 
   constructor(seed: number, onStep: OnStep | null = null) {
@@ -59,7 +56,7 @@ export class World {
     this.#onStep = onStep
   }
 
-  /** The milliseconds since the beginning. */
+  /** The time counts from the beginning of the history. */
   get nowMs(): number {
     return this.#nowMs
   }

@@ -264,7 +264,6 @@ export function acceptTests(on: On): void {
   })
 }
 
-/** Caches the answer of a job of `acme` for five minutes, and returns its fingerprint. */
 async function cacheResponse(store: Store): Promise<string> {
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + CACHED_MS }
   await addEnded(store, {}, { cache })

@@ -32,7 +32,6 @@ async function runAndDie(store: Store, node: string, crashCount: number) {
   assert.equal(await store.rescue('node-a', now.ms), claimed.length)
 }
 
-/** Confirms the crashes of all nodes that have been absent for this long. */
 async function confirmAll(store: Store, absentMs: number): Promise<void> {
   await store.confirmCrashes(await store.absentNodes(), absentMs)
 }
@@ -104,7 +103,7 @@ export function crashTests(on: On): void {
   })
 
   on('a job crashed alone if no other of its node is as suspect', async (store) => {
-    /** Returns whether each of the jobs crashed alone. All suspects with this crash count must be among them. */
+    /** All suspects with this crash count must be among the jobs. */
     const areAlone = async (crashCount: number, ...jobs: readonly { readonly id: string }[]) => {
       const claimed = await claimSuspects(store, 'node-b', crashCount)
       assert.equal(claimed.length, jobs.length)
@@ -137,7 +136,6 @@ export function crashTests(on: On): void {
   })
 }
 
-/** Only for stores that many nodes share. */
 export function pauseTests(on: On): void {
   on(
     'a node that has a lease again has its crashes reverted, of queued and of running jobs',

@@ -13,7 +13,6 @@ async function begin(store: Store, account = 'acme', maxFiles = 100): Promise<st
   return id
 }
 
-/** The file is complete and has this many full pieces. */
 async function storeFile(store: Store, about: Partial<typeof ABOUT> = {}, pieces = 1, account = 'acme') {
   const id = await begin(store, account)
   for (let at = 0; at < pieces; at++) await store.appendToFile(id, at, pieceOf(at), now.ms)

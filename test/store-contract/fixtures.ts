@@ -46,7 +46,6 @@ export async function inPlace(makePlace: MakePlace, work: (open: OpenPlace) => P
   }
 }
 
-/** Declares a test on an empty store, which is closed after the test. */
 export type On = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) => void
 
 export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
@@ -145,7 +144,6 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
   }
 }
 
-/** One claims all jobs of a route, the other all suspects. */
 export const OF_ROUTE = {
   of: 'route',
   route: '',

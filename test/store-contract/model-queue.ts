@@ -7,17 +7,15 @@ export interface ModelJob {
   readonly createdAtMs: number
   route: string
   status: 'pending' | 'assigned' | 'completed' | 'failed'
-  /** Null unless the job is queued. */
   turn: number | null
   node: string | null
   attempt: number
   crashCount: number
   crashedAlone: boolean
-  /** The attempt under which the job started. */
   started: number
   waitsSinceMs: number | null
   waitedMs: number
-  /** The number of calls that earlier runs have made. */
+  /** Earlier runs have made this many calls. */
   calls: number
 }
 
@@ -41,7 +39,6 @@ export class ModelQueue {
   readonly #turns = new Map<string, number>()
   readonly #places = new Map<string, PlaceKey>()
 
-  /** In fair order. */
   queued(route?: string): ModelJob[] {
     return [...this.jobs.values()]
       .filter((job) => job.turn !== null && (route === undefined || job.route === route))
@@ -153,7 +150,6 @@ export class ModelQueue {
     return lost.length
   }
 
-  /** The jobs that have waited for too long end. */
   takeOverdue({ route, account, unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): ModelJob[] {
     const beforeMs = nowMs - patienceMs
     const overdue = this.queued(route).filter((job) => {

@@ -9,18 +9,15 @@ import { addAccounts } from './steps.ts'
 
 export interface Scene {
   readonly url: string
-  /** The test's own connection. */
   readonly client: pg.Client
-  /** A pool without a node. */
   readonly database: Database
-  /** The store is closed after the test. */
   open(): Promise<TestNode>
   query(text: string): Promise<Record<string, unknown>[]>
   /** @param rows the part of a query after `from` */
   count(rows: string): Promise<number>
 }
 
-/** @param url of an existing database. An empty one by default */
+/** @param url of an existing database. The default is an empty one */
 export async function openScene(t: TestContext, url?: string): Promise<Scene> {
   const where = url ?? (await freshDatabase(t))
   const client = await connectPostgres(t, where)

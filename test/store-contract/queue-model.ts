@@ -25,9 +25,7 @@ import { accept, addAccounts } from './steps.ts'
 
 interface Model {
   readonly queue: ModelQueue
-  /** Includes stale claims. */
   readonly claims: (Claim & { readonly node: string })[]
-  /** Counts deleted jobs, too. */
   ended: number
 }
 
@@ -40,7 +38,6 @@ const ROUTES = ['', 'x/m']
 const ACCOUNTS = ['one', 'two', 'three']
 const STEP_MS = 1000
 
-/** `run` takes the step on the model and on the store. */
 function step<Drawn>(
   drawn: fc.Arbitrary<Drawn>,
   name: string,
@@ -196,7 +193,6 @@ const overdue = step(
   },
 )
 
-/** All processes crash. A new one opens the store and rescues their jobs. */
 const crashes = step(fc.constantFrom(...NODES), 'crash', async ({ queue }, real, survivor) => {
   await real.store.close()
   real.store = await real.place.open()

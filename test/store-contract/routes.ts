@@ -44,7 +44,6 @@ const claimOne = async (store: Store) => {
   return claimed
 }
 
-/** Returns the IDs of the jobs, and whether there may be more. */
 async function claimIds(store: Store, limit: number, from: ClaimFrom) {
   const { jobs, mayHaveMore } = await store.claim('node-a', limit, now.ms, from)
   return [ids(jobs), mayHaveMore]

@@ -46,13 +46,11 @@ export async function addQueued(store: Accepting, fields: JobFields = {}): Promi
   return job
 }
 
-/** node-a holds the job. */
 export async function addHeld(store: Accepting, fields: JobFields = {}): Promise<Job> {
   const [job] = await accept(store, [newJob(fields)], { handedOff: true })
   return job
 }
 
-/** node-a held the job and has settled it. */
 export async function addEnded(
   store: Pick<Store, 'accept' | 'settle'>,
   fields: JobFields = {},
@@ -73,7 +71,6 @@ export async function storeEnded(
   await store.settle(ended)
 }
 
-/** Settles the first attempt of a job. */
 export function settle(
   store: Pick<Store, 'settle'>,
   job: string | Pick<Job, 'id'>,

@@ -70,13 +70,11 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   quotaModel(name, makePlace)
 }
 
-/** Tests only what simulated nodes use. */
 export function nodeContract(name: string, makePlace: MakePlace): void {
   declare(name, makePlace, OF_NODES)
   queueModel(name, makePlace)
 }
 
-/** Adds the tests for a store that many nodes share. */
 export function sharedStoreContract(name: string, makePlace: MakePlace): void {
   declare(name, makePlace, { share: shareTests, 'paused nodes': pauseTests })
 }

@@ -195,7 +195,6 @@ export function costCapTests(on: On): void {
   on(
     'keeps a cap in money exactly, however many jobs are accepted and settled at the same time',
     async (store) => {
-      /** Creates 60 jobs at the same time. Returns those that were accepted. */
       const create = async (reserved: number, over = {}) => {
         const jobs = several(60, { reserved })
         const accepted = await Promise.all(

@@ -16,7 +16,6 @@ export function quietly(over: Partial<WriteOptions> = {}): WriteOptions {
   return { force: false, signal: new AbortController().signal, onProgress: () => {}, ...over }
 }
 
-/** By table. */
 export function contentsOf(file: string): Readonly<Record<string, unknown[]>> {
   const db = new DatabaseSync(file, { readOnly: true })
   try {

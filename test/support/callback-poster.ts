@@ -15,7 +15,6 @@ import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.
 
 const loopback = readNetworks(['127.0.0.0/8'])
 assert.ok(loopback.ok)
-/** These rules allow callbacks to the IPv4 loopback addresses. */
 export const ALLOW_LOOPBACK = { allow: loopback.networks, httpsOnly: false }
 
 export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
@@ -32,7 +31,6 @@ export interface PosterSetup {
   failure(request?: Partial<PostRequest>): Promise<string>
 }
 
-/** Both stop when the test ends. */
 export async function startPoster(
   t: TestContext,
   options: Partial<PosterOptions> = {},

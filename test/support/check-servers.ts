@@ -10,16 +10,16 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 
 export interface Checked {
   readonly findings: readonly Finding[]
-  /** The exit code of the command, as far as model servers determine it. */
+  /** The exit code depends only on model servers here. */
   readonly code: 0 | 1
-  /** The problems and their fixes, one line each. */
+  /** Each problem has one line, with its fix. */
   readonly wrong: string
-  /** Says what works, but could be better. */
+  /** The notes say what works, but could be better. */
   readonly notes: string
 }
 
 export interface CheckOptions {
-  /** Adds to a placeholder key. */
+  /** These settings are added to a placeholder key. */
   readonly upstream: Readonly<Record<string, unknown>>
   readonly model?: string
   readonly env?: Environment

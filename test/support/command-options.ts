@@ -2,7 +2,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 
 type Option = NonNullable<ParseArgsConfig['options']>[string] & {
-  /** A sentence about what the option does. */
+  /** The text says what the option does, as a sentence. */
   readonly help: string
 }
 

@@ -19,7 +19,6 @@ export function configFiles() {
     return path
   }
   const load = (content: unknown, env: Environment = {}) => loadConfiguration(env, fileOf(content))
-  /** Leaves out the file and the line of each problem. */
   const problemsOf = (content: unknown, env: Environment = {}): readonly string[] => {
     try {
       load(content, env)

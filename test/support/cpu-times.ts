@@ -18,7 +18,7 @@ interface Running {
   readonly parent: number
   readonly name: string
   readonly own: number
-  /** The CPU time of child processes that have ended. */
+  /** Child processes that have ended used this CPU time. */
   readonly ended: number
 }
 

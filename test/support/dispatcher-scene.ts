@@ -79,12 +79,11 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     await store.createKey({ ...key, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', expiresAtMs: null })
   }
 
-  /** Stores a settled job with a pending callback to this host. Returns the job ID. */
+  /** Returns the job ID. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content?: string): Promise<string> {
     const [jobId = ''] = await oweSeveral(1, host, account, agoMs, content)
     return jobId
   }
-  /** Does the same as `owe` for several jobs at once. */
   async function oweSeveral(count: number, host = 1, account = 'acme', agoMs = 0, content = 'Hello back') {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -107,9 +106,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   return { store, dispatcher, clock: fake, receiver, ended, owe, oweSeveral, oweNow, arrivedAt }
 }
 
-/** The attempts are in the order in which they were recorded. */
 export class Ended extends AwaitedList<[jobId: string, next: string, error: string | null]> {
-  /** Resolves when exactly this many attempts have ended in this way. */
   async next(count: number, next: string): Promise<void> {
     await this.when(() => this.count(next) === count)
   }
@@ -118,7 +115,6 @@ export class Ended extends AwaitedList<[jobId: string, next: string, error: stri
     return this.next(count, 'delivered')
   }
 
-  /** Says what follows from each attempt. */
   get nexts(): string[] {
     return this.all.map(([, next]) => next)
   }
@@ -128,7 +124,6 @@ export class Ended extends AwaitedList<[jobId: string, next: string, error: stri
   }
 }
 
-/** Replaces one method of the store. */
 export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferCallbacks'>(
   store: Store,
   name: Name,
@@ -143,7 +138,6 @@ export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferC
   })
 }
 
-/** While `refuses` returns true, this method of the store is unavailable. */
 export function refusing(
   store: Store,
   name: 'loadCallback' | 'recordCallback',

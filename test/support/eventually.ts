@@ -14,7 +14,6 @@ const REST_MS = 20
 export interface EventuallyOptions {
   /** Ends the repetition, for example when the test has timed out. */
   readonly signal?: AbortSignal
-  /** Fails if the result is not right after this time. */
   readonly withinMs?: number
 }
 

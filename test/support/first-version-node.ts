@@ -41,7 +41,6 @@ export class FirstVersionNode extends OldVersionNode {
     return rows.map(({ id }) => String(id))
   }
 
-  /** Rescues the jobs of nodes without a lease. Returns their number. */
   async rescue(nowMs: number): Promise<number> {
     return (await this.run('rescue', RESCUE, [0, nowMs])).length
   }

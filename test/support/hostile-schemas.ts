@@ -242,7 +242,6 @@ function many(count: number, value: unknown): Record<string, unknown> {
   return Object.fromEntries(times(count, (at) => [`name${at}`, value]))
 }
 
-/** There are `count` kinds of objects. Each contains all kinds. */
 function mutual(count: number, isRequired: boolean): unknown {
   const names = times(count, (at) => `d${at}`)
   const properties = Object.fromEntries(names.map((to) => [to, { $ref: `#/$defs/${to}` }]))

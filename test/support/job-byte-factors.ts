@@ -18,7 +18,6 @@ function usedBytes(): number {
   return heapUsed + external
 }
 
-/** Returns the memory of what `make` returns, as a multiple of the text's size. */
 function factorOf(make: () => unknown): number {
   const before = usedBytes()
   const made = make()

@@ -15,7 +15,6 @@ export function columnsOf03(jobs: readonly Job[]): unknown[] {
   return newJobColumns(jobs, messages).filter((_, index) => !LATER.includes(NAMES[index] ?? ''))
 }
 
-/** The node prepares its statements by name, on one connection. */
 export abstract class OldVersionNode {
   protected readonly client: pg.Client
   protected readonly name: string

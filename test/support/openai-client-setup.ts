@@ -29,7 +29,6 @@ interface Started {
   readonly clock: FakeClock
   /** The default is the text `Hello`. */
   call(what?: Prompt, signal?: StopSignal): Promise<Reply>
-  /** The call must fail. */
   fail(signal?: StopSignal): Promise<UpstreamError>
 }
 

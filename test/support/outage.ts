@@ -101,7 +101,6 @@ export function allEnded(parley: Parley, key: string, ids: readonly string[]): (
   }
 }
 
-/** Advances the clock until all of these jobs have finished, and asserts that they have completed. */
 export async function allComplete(
   stage: Stage,
   t: { signal: AbortSignal },
@@ -127,7 +126,6 @@ export const arrived =
     return condition()
   }
 
-/** Advances the clock until the job has its answer. */
 export async function createAndWait(
   t: { signal: AbortSignal },
   stage: Stage,

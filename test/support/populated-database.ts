@@ -29,13 +29,11 @@ const WAITING = 120
 export interface Population {
   readonly nowMs: number
   readonly retentionMs: number
-  /** A copy leaves out these jobs. */
   readonly expired: readonly string[]
   readonly keptFingerprint: string
   readonly idempotencyKey: Idempotency & { readonly jobId: string }
 }
 
-/** @param seed determines what varies */
 export async function populate(url: string, seed: number): Promise<Population> {
   const random = randomFrom(seed)
   const nowMs = Date.now()
@@ -172,7 +170,6 @@ async function addReruns(store: Store, jobIds: readonly string[], nowMs: number)
   }
 }
 
-/** The batch is running: one line has a job, and the output file has a beginning. */
 async function addBatch(
   store: Store,
   { id, inputFileId, jobId }: { readonly id: string; readonly inputFileId: string; readonly jobId: string },
@@ -211,7 +208,6 @@ async function addBatch(
   })
 }
 
-/** A second node rescues the jobs of the first and counts the crashes. */
 async function rescueFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
   await store.rescue('finder', clock.ms)

@@ -9,10 +9,10 @@ const CLIENT = join(ROOT, 'client/src')
 const SCHEMAS = join(ROOT, 'json-schema/src')
 
 export interface Source {
-  /** The path below the folder of sources, such as `job/job.ts`. */
+  /** The path is below the folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** Project files relative to the same folder, and `parley-json-schema`. */
+  /** The files belong to the project and are relative to the same folder. `parley-json-schema` may be among them. */
   readonly imports: readonly string[]
 }
 

@@ -1,5 +1,5 @@
 /**
- * Is a process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each file
+ * Runs as one process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each file
  * is a test that contains the tests of the file.
  */
 import { once } from 'node:events'

@@ -12,7 +12,6 @@ function object<T>(entries: fc.Arbitrary<[string, T][]>): fc.Arbitrary<Record<st
   return entries.map((pairs) => Object.fromEntries(pairs))
 }
 
-/** The dangerous names are keys. */
 export const anyValue: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },

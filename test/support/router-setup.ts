@@ -17,7 +17,6 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** A timer that is not the timeout of a call is a pause of the router. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {
@@ -40,9 +39,8 @@ export interface SetupOptions {
   readonly findsConcurrency?: boolean
   readonly isPatient?: boolean
   readonly slots?: number
-  /** The rate of the upstream `a`. */
   readonly rate?: RateLimits
-  /** By upstream. These replace the defaults. */
+  /** The keys are upstreams. These settings replace the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
@@ -94,13 +92,11 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
 
 /** Some of these fields are parts of the request's prompt. */
 export interface RequestOptions extends Partial<ModelRequest> {
-  /** The text of the only message. */
   readonly content?: string
   readonly form?: AnswerForm
   readonly options?: object
 }
 
-/** By default, requests a text of the model `one`. */
 export function modelRequest({ content, form, options, ...over }: RequestOptions = {}): ModelRequest {
   const account = over.account ?? 'acme'
   const messagesJson = JSON.stringify([{ role: 'user', content: content ?? 'Hi' }])
@@ -123,7 +119,6 @@ interface AskOptions extends RequestOptions {
   readonly pauses?: number
 }
 
-/** Advances the clock past the router's pauses. */
 export async function ask({ router, clock }: RouterSetup, options: AskOptions = {}): Promise<RoutedReply> {
   const { signal = never, pauses = 0, ...request } = options
   const asked = router.ask(modelRequest(request), signal)
@@ -135,7 +130,6 @@ export async function ask({ router, clock }: RouterSetup, options: AskOptions = 
 export const callsOf = ({ calls }: RoutedReply, ...fields: readonly (keyof CallRecord)[]): string[] =>
   calls.map((call) => fields.map((field) => call[field] ?? '-').join(' '))
 
-/** Answers all stalled requests and those that follow, and waits for the replies. */
 export async function answerAll(server: ModelServerForTests, asked: readonly Promise<unknown>[]) {
   server.script = () => undefined
   server.release()

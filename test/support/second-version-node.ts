@@ -29,7 +29,6 @@ import {
 export const SECOND_SCHEMA = 4
 
 export class SecondVersionNode extends OldVersionNode {
-  /** Creates the schema of version 0.2 in an empty database. */
   static async start(url: string, name: string): Promise<SecondVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -72,7 +71,6 @@ export class SecondVersionNode extends OldVersionNode {
   }
 }
 
-/** The columns are in the order of version 0.2. */
 function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
   const columns = settlementColumns(settlements, settlements.map(contentOf).map(asItIs))
   const [error, , , content] = columns.slice(-4)

@@ -1,9 +1,7 @@
 /** Splits TypeScript source into code and prose, so that tests can check names and sentences separately. */
 
 export interface SourceText {
-  /** Leaves out comments and the contents of strings. */
   readonly code: string
-  /** Contains comments and the parts of strings. */
   readonly prose: readonly { readonly line: number; readonly text: string }[]
 }
 
@@ -22,7 +20,6 @@ export function splitSource(source: string): SourceText {
     line += text.split('\n').length - 1
     at = end
   }
-  /** Takes the text up to the end of a template, or up to its next expression. */
   const takeTemplate = () => {
     const found = /(?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{|$)/sy
     found.lastIndex = at

@@ -13,7 +13,6 @@ interface Spelling {
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }
 
-/** The numbers of a text get one spelling each in turn. */
 export const spellings: fc.Arbitrary<(json: string) => string> = fc
   .array(
     fc.record<Spelling>({
@@ -31,7 +30,6 @@ export const spellings: fc.Arbitrary<(json: string) => string> = fc
     }
   })
 
-/** Returns the numbers as the text spells them. */
 export function numbersIn(json: string): readonly string[] {
   const found: string[] = []
   replaceNumbers(json, (number) => {

@@ -23,14 +23,12 @@ import { AwaitedList } from './awaited-list.ts'
 
 export const NODE = 'node-a'
 
-/** The test ends the execution. */
 interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
   readonly events: ExecutionEvents
   end(contentJson?: string): void
   endReleased(): void
-  /** Makes the job wait for a model server. */
   endWaiting(): void
   throwUp(): void
 }
@@ -123,7 +121,6 @@ export async function start(
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }
 }
 
-/** The worker executes one job. */
 export async function startOne(t: TestContext, concurrency = 2, wrap?: (store: Store) => Store) {
   const started = await start(t, concurrency, wrap)
   started.worker.wake()
@@ -133,7 +130,6 @@ export async function startOne(t: TestContext, concurrency = 2, wrap?: (store: S
   return { ...started, job, run }
 }
 
-/** Replaces one method of the store by what `make` returns for the store. */
 export const replacing =
   <Name extends 'accept' | 'settle' | 'releaseWaiting'>(name: Name, make: (store: Store) => Store[Name]) =>
   (store: Store): Store => {

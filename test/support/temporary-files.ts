@@ -11,7 +11,6 @@ const MEMORY = '/dev/shm'
 const LEAST_BYTES = 4 * 2 ** 30
 
 export interface TemporaryFiles {
-  /** Each process of the run gets these environment variables. */
   readonly env: { readonly TMPDIR?: string }
   remove(): void
 }

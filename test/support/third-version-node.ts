@@ -12,7 +12,6 @@ export class ThirdVersionNode {
   readonly #pool: pg.Pool
   readonly #name: string
 
-  /** Newer nodes have migrated the schema. */
   constructor(url: string, name: string, connections: number) {
     this.#pool = new pg.Pool({ connectionString: url, max: connections })
     // When the database is dropped, connections that the pool has not closed yet are ended.
@@ -20,7 +19,6 @@ export class ThirdVersionNode {
     this.#name = name
   }
 
-  /** This node runs the jobs itself. */
   async accept(jobs: readonly Job[], { key, fingerprint, untilMs }: Idempotency): Promise<Accepted> {
     const [{ account, createdAtMs } = { account: '', createdAtMs: 0 }] = jobs
     const client = await this.#pool.connect()

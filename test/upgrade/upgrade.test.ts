@@ -50,7 +50,6 @@ async function statements(store: string, receiver: string): Promise<string> {
     update callbacks set owed_since_ms = ${nowMs - 60_000}, due_at_ms = ${nowMs} where due_at_ms is not null;`
 }
 
-/** Creates the database as the first release left it. */
 async function create(url: string, receiver: string): Promise<void> {
   if (url.startsWith('sqlite:')) {
     const db = new DatabaseSync(url.slice('sqlite:'.length))

@@ -25,11 +25,9 @@ const UNHURRIED = {
   jobs: { run_timeout_seconds: 100_000 },
   upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },
 }
-/** This many lines run at the same time. */
 const RUNNING = 1000
 const CHAT = '/v1/chat/completions'
 type Batch = OpenAI.Batch
-/** The IDs of the lines are their numbers. */
 const numbered = (count: number, content?: string, over?: object) =>
   Array.from({ length: count }, (_, at) => chatLine(`${at}`, content, over))
 
@@ -53,7 +51,6 @@ async function startOwn(t: Lifetime, options: ParleyOptions) {
   return { models, parley }
 }
 
-/** Reading a piece of a file takes this long. */
 function readSlowly(t: TestContext, store: Store, clock: FakeClock, ms: number): void {
   const readPiece = store.readPiece.bind(store)
   t.mock.method(store, 'readPiece', async (...given: Parameters<typeof readPiece>) => {
@@ -426,7 +423,6 @@ onEachStore(() => {
     )
   })
 
-  /** The large lines wait, and a small one follows. Resolves when the job of the small one has ended. */
   async function submitWaiting(t: TestContext, { openai, parley, key, account }: SharedStage, large: number) {
     const capStoredBytes = async (max_stored_bytes: number | 'none') => {
       const caps = { max_monthly_jobs: 'none', max_monthly_tokens: 'none', max_stored_bytes }

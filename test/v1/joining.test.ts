@@ -23,12 +23,10 @@ const CLIENT_MS = 27_000
 const HELD_MS = 22_000
 const RETRY = { headers: { 'x-stainless-retry-count': '1' }, maxRetries: 0 }
 
-/** Each call stalls, and then gets a different text. */
 const numbered: Script = (_request, index) => reply.stall(reply.text(`answer ${index}`))
 
 const textOf = ({ choices }: OpenAI.ChatCompletion) => choices[0]?.message.content
 
-/** The caller hangs up once its call has arrived. Resolves when the server knows. */
 async function abandoned(
   t: TestContext,
   { openai, models, parley }: Pick<SharedStage, 'openai' | 'models' | 'parley'>,

@@ -25,7 +25,6 @@ onEachStore(() => {
     }),
   )
 
-  /** The account has a webhook. */
   async function start(t: TestContext) {
     const receiver = await startReceiver({}, t)
     const stage = await enter(() => reply.text('Hi.'))

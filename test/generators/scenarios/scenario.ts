@@ -3,7 +3,6 @@
 export interface Server {
   readonly url: string
   readonly key: string
-  /** This key may make only one read per minute. */
   readonly slowKey: string
 }
 
@@ -12,9 +11,7 @@ export interface Seen {
   readonly jobIds: readonly string[]
   /** The jobs are read one after the other, each with a wait. */
   readonly statuses: readonly string[]
-  /** Both jobs are read in one request that waits. */
   readonly together: readonly string[]
-  /** The error code of a job that its caller cancelled. */
   readonly cancelled: unknown
   /** The list is read after the deletion. The newest job comes first. */
   readonly listed: readonly string[]

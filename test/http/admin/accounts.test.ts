@@ -17,7 +17,6 @@ const KNOWN_MS = 5000
 const DELETION_WAITS_MS = 3000
 const CAP_RULE = 'must be a whole number of at least 0, none, or tier'
 
-/** Advances the clock until the promise has settled. */
 async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {

@@ -16,7 +16,7 @@ import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 /** HTTP headers carry the bytes of UTF-8 text as Latin-1 characters. */
 const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
-/** A job appears in the list this many milliseconds after its creation. */
+/** The list shows a job this many milliseconds after its creation. */
 const VISIBLE_MS = 60_001
 const settings = {
   currency: 'EUR',
@@ -27,11 +27,9 @@ const settings = {
 }
 const priced = (over: object = {}) => job({ model: 'priced', message_cache_ttl: 180, ...over })
 const saying = (content: string) => priced({ messages: [{ role: 'user', content }] })
-/** The model server holds the calls of jobs whose message begins with `slow`. */
 const script: Script = ({ body }) =>
   String(body.messages[0]?.content).startsWith('slow') ? reply.stall() : undefined
 
-/** Each call of the returned function reads the next page. */
 function feedOf(admin: Admin, filter = '') {
   let after = ''
   return async (limit = 50) => {

@@ -33,13 +33,11 @@ function withReruns<Given extends Scene & { readonly admin: Admin }>(scene: Give
     return ids
   }
   const rerunOne = (id: string | undefined, body?: object) => admin.post(`/jobs/${id}/rerun`, body)
-  /** Waits until the new job has ended, and returns its ID. */
   const rerunEnded = async (id: string | undefined, body?: object): Promise<string> => {
     const { job_id } = await admin.run(`/jobs/${id}/rerun`, body)
     await caller.ended(job_id)
     return job_id
   }
-  /** Reruns what a search finds. */
   const rerun = (body: object) => admin.run('/jobs/rerun', body)
   const linksOf = async (id: string | undefined) => {
     const { rerun_of, reruns } = await admin.read(`/jobs/${id}`)
@@ -183,7 +181,6 @@ onEachStore(() => {
     const [completed] = await ended([job()])
     models.script = FAILS
     const calls = models.completions().length
-    /** Waits until the new jobs have ended. */
     const rerunAll = async (body: object) => {
       const found = await rerun({ account, ...body })
       for (const { job_id } of found.jobs) await caller.ended(job_id)
@@ -231,7 +228,6 @@ onEachStore(() => {
     const { admin, models, parley, caller, ended, rerun } = await start(t, settings, FAILS)
     const ids = await ended(Array.from({ length: 4 }, () => job()))
     models.script = () => reply.stall()
-    /** Asserts how many of the account's jobs are rerun under these caps, and why others are rejected. */
     const rerunUnder = async (openJobs: OwnCap, monthlyJobs: OwnCap, count: number, reason?: RegExp) => {
       await parley.store.setCaps('acme', { openJobs, monthlyJobs, monthlyTokens: null, storedBytes: null })
       const found = await rerun({ account: 'acme' })

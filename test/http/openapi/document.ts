@@ -19,21 +19,19 @@ export interface Parameter {
 }
 
 export interface Route {
-  /** The method and the path, such as `POST /admin/api/keys/{keyId}/revoke`. */
+  /** The name is the method and the path, such as `POST /admin/api/keys/{keyId}/revoke`. */
   readonly name: string
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   readonly wants: 'apiKey' | 'adminToken' | null
   readonly parameters: readonly Parameter[]
   readonly body: { readonly schema: Schema; readonly required: boolean; readonly examples: unknown[] } | null
-  /** The keys are statuses. */
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
 }
 
 export const CALLERS = '/openapi.json'
 export const OPERATORS = '/admin/api/openapi.json'
 
-/** Replaces each reference in the document by a copy of the component. */
 export async function documentAt(parley: Parley, path: string): Promise<Schema> {
   const document = (await parley.get(path)).body
   return resolved(document, document)
@@ -86,7 +84,6 @@ export function examplesOf({ example, examples }: Media): unknown[] {
   return example === undefined ? several : [example, ...several]
 }
 
-/** Asserts that the route documents the status, and that the body has the documented shape without undocumented fields. */
 export function conforms(
   { name, responses }: Route,
   about: string,

@@ -16,7 +16,6 @@ export function variations(schema: Schema, examples: readonly unknown[], each: n
   )
 }
 
-/** Returns each example with one mistake at a time, and a description of the mistake. */
 export function mistakes(schema: Schema, examples: readonly unknown[]): { about: string; body: unknown }[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ path, put, schema: own, value }) =>
@@ -25,7 +24,6 @@ export function mistakes(schema: Schema, examples: readonly unknown[]): { about:
   )
 }
 
-/** The texts are invalid for a query parameter with this schema. */
 export function wrongTexts({ enum: allowed, type, minimum, maximum }: Schema): string[] {
   if (allowed) return ['none-of-these', '']
   if (type !== 'integer' && type !== 'number') return []

@@ -21,7 +21,6 @@ export function takenAway(
 ) {
   let made = 0
 
-  /** The job's call stalls. */
   async function openJob(): Promise<string> {
     const { script } = models
     models.script = () => reply.stall()
@@ -85,8 +84,8 @@ export function takenAway(
   }
 
   /**
-   * Returns a text for failure messages: what the caller reads of the job, the last ten requests to the model server, and its
-   * connection errors.
+   * The text explains failures: it contains what the caller reads of the job, the last ten requests to the model server, and
+   * its connection errors.
    */
   async function stateOf(jobId: string): Promise<string> {
     const { text } = await parley.get(`${MESSAGES}/${jobId}`, key)

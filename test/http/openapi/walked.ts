@@ -14,7 +14,6 @@ export interface Walked extends Stage {
   readonly receiver: Receiver
   readonly served: readonly { readonly method: string; readonly url: string }[]
   readonly key: string
-  /** The values name a job whose callback failed, a key to revoke, an account, and a batch that has ended. */
   readonly parameters: Record<string, string>
 }
 

@@ -7,17 +7,15 @@ export interface Sent {
   readonly about: string
   readonly body?: unknown
   readonly query?: string
-  /** These replace path parameters of the walker. */
+  /** These replace the walker's parameters. */
   readonly parameters?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Replaces the route's own method. */
   readonly method?: string
 }
 
 export interface Walker {
   /** Each response is a text such as `GET /healthz 200`. */
   readonly seen: ReadonlySet<string>
-  /** Fails unless the response is documented and has one of these statuses. */
   expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
   /**
    * Checks a response that the test obtained without the walker. Fails unless it is documented and has one of these statuses.
@@ -25,11 +23,9 @@ export interface Walker {
   took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void
 }
 
-/** @param parameters values of path parameters, unless the request sets its own */
 export function walkerOf(parley: Parley, key: string, parameters: Readonly<Record<string, string>>): Walker {
   const seen = new Set<string>()
 
-  /** Sends the credentials that the route needs, and checks the response against the document. */
   async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
     const values = { ...parameters, ...sent.parameters }
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))

@@ -141,7 +141,6 @@ export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): 
 
 type UsageKey = Pick<UsageRecord, 'account' | 'month' | 'model'>
 
-/** Orders usage by month, newest first, then by account and model. */
 function byMonth(one: UsageKey, other: UsageKey): number {
   if (one.month !== other.month) return one.month > other.month ? -1 : 1
   if (one.account !== other.account) return one.account < other.account ? -1 : 1

@@ -15,13 +15,11 @@ import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
 export interface JobRow {
   readonly job: Job
   status: 'pending' | 'assigned' | 'completed' | 'failed'
-  /** The job's place in the queue. Null unless the job is queued. */
+  /** The turn is null unless the job is queued. */
   turn: number | null
-  /** Null if no node holds the job. */
   node: string | null
   attempt: number
   crashCount: number
-  /** True if the job ran alone in the last crash that counted. */
   crashedAlone: boolean
   /** The attempt under which the start of the job was recorded, or 0. */
   startedAttempt: number
@@ -31,7 +29,7 @@ export interface JobRow {
   earlierJson: string | null
   waitsSinceMs: number | null
   waitedMs: number
-  /** A caller waits for the job's response on this node. Null if none waits. */
+  /** A caller waits for the job's response on this node. Null means that none waits. */
   readonly origin: string | null
   outcome: OutcomeRow | null
   callback: CallbackRow | null
@@ -63,7 +61,7 @@ export interface CallbackRow {
   attempt: number
   tries: number
   owedSinceMs: number
-  /** Null once the callback was delivered or has failed permanently. */
+  /** The time is null once the callback was delivered or has failed permanently. */
   dueAtMs: number | null
   node: string | null
   isInProgress: boolean
@@ -136,7 +134,7 @@ export interface CrashRow {
 export interface CancelledRow {
   readonly jobId: string
   readonly attempt: number
-  /** This node must be notified. Null if one node uses the database alone. */
+  /** This node must be notified. Null means that one node uses the database alone. */
   readonly node: string | null
 }
 
@@ -146,13 +144,11 @@ interface CachedResponse {
 }
 
 export class MemoryDatabase {
-  /** True if many nodes share the database. */
   readonly shared: boolean
   /** Returns the time of the database's clock in Unix milliseconds, by which leases expire. */
   readonly clockMs: () => number
   readonly jobs = new Map<string, JobRow>()
   readonly open = new Set<JobRow>()
-  /** The callbacks of these jobs have neither been delivered nor failed permanently. */
   readonly owed = new Set<JobRow>()
   readonly accounts = new Map<string, AccountRow>()
   readonly keys = new Map<string, KeyRow>()
@@ -166,16 +162,15 @@ export class MemoryDatabase {
    * the job of the newest is deleted.
    */
   readonly cachedResponses = new Map<string, readonly CachedResponse[]>()
-  /** By node, the end of its lease. */
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** By route, the turn up to which jobs have been claimed. */
+  /** The keys are routes. Jobs have been claimed up to this turn. */
   readonly #turns = new Map<string, number>()
-  /** By route and node, where the next walk begins. */
+  /** The keys are routes, then nodes. The next walk begins here. */
   readonly #places = new Map<string, Map<string, Place>>()
   #walker = ''
-  /** If a real store beside this one has decided, only these jobs may be taken. Null if any may. */
+  /** If a real store beside this one has decided, only these jobs may be taken. Null means that any may. */
   chosen: ReadonlySet<string> | null = null
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
@@ -230,7 +225,6 @@ export class MemoryDatabase {
     this.#turns.set(route, Math.max(this.#turns.get(route) ?? 0, counted))
   }
 
-  /** Returns the turn of the route's first queued job that is not behind what has been claimed. */
   headTurn(route: string): number {
     const turn = this.#turns.get(route) ?? 0
     return this.queued().find((row) => row.route === route && (row.turn ?? 0) >= turn)?.turn ?? turn

@@ -42,7 +42,6 @@ import {
 } from './database.ts'
 import { define } from './operations.ts'
 
-/** One step of a deletion reads this many rows. */
 const STEP = 400
 
 export function jobOperations(db: MemoryDatabase) {
@@ -346,7 +345,6 @@ export function owe(db: MemoryDatabase, row: JobRow, nowMs: number): void {
   db.owed.add(row)
 }
 
-/** Only a node that holds the job with this attempt may change the job. */
 function isHeld(row: JobRow, node: string, { attempt }: Claim): boolean {
   return row.outcome === null && row.node === node && row.attempt === attempt
 }

@@ -39,14 +39,12 @@ export function memoryOperations(db: MemoryDatabase) {
 type OwnOperations = ReturnType<typeof memoryOperations>
 export type MethodName = keyof OwnOperations
 
-/** The database calls `run` for this call of a node. */
 export interface StoreCall {
   readonly name: MethodName
   readonly args: readonly unknown[]
   readonly run: () => unknown
 }
 
-/** Each call of the node's store goes through `send`. */
 export function storeOf(
   operations: OwnOperations,
   send: (call: StoreCall) => Promise<unknown>,
@@ -60,7 +58,6 @@ export function storeOf(
   return { ...(Object.fromEntries(methods) as Pick<Store, MethodName>), ...ofNode } as Store
 }
 
-/** One node uses the database, without any delays. */
 export function openMemoryStore(db: MemoryDatabase): Store {
   return storeOf(memoryOperations(db), async ({ run }) => run(), {
     shared: db.shared,
