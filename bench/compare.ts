@@ -33,7 +33,6 @@ type SingleName = keyof typeof SINGLE
 const BATCHES: readonly BatchName[] = ['drain', 'callbacks']
 const NAMES = [...Object.keys(SINGLE), ...BATCHES]
 const CONNECTIONS = 64
-/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 200
 
 const { values, positionals } = parseArgs({

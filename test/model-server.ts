@@ -59,7 +59,6 @@ export interface ModelServerForTests {
   readonly connectionErrors: readonly string[]
   /** By default, each request is answered with its last user message. */
   script: Script
-  /** Leaves out requests for the list of models. */
   completions(): readonly Received[]
   /** Resolves when `count` requests have arrived since the start, including their bodies. */
   received(count: number): Promise<void>
@@ -98,7 +97,6 @@ export const reply = {
     sendJson(response, 200, chatCompletion(request.body, { content: echoOf(request.body) }))
   },
   text: (content: string): Reply => completion({ content }),
-  /** The text ends at the model's length limit. */
   truncated: (content: string | null): Reply => completion({ content, finish: 'length' }),
   models: (...ids: readonly string[]): Reply => {
     return (_request, response) => sendJson(response, 200, modelList(ids))

@@ -66,7 +66,6 @@ export interface Receiver {
   connections(): number
   open(): number
   allClosed(): Promise<void>
-  /** Each of these replies goes to one further request. */
   script(...replies: readonly ReceiverReply[]): void
   received(count: number): Promise<readonly ReceivedRequest[]>
   release(): void

@@ -18,7 +18,6 @@ const BYTES = 1024
 const MODEL_MS = 1000
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
-/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 /** This many connections are enough for all requests that wait for an answer at this rate. */
 const CONNECTIONS = 640

@@ -24,7 +24,6 @@ export type IngestSideName =
 export interface IngestSide {
   readonly target: Target
   readonly processes: readonly Worked[]
-  /** Throws unless every accepted job is stored. Then stops the side. */
   finish(result: RunResult): Promise<void>
 }
 

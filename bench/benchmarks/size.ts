@@ -37,7 +37,6 @@ const SIZES: readonly Size[] = [
 
 const NAMES = ['parley', 'plain', 'bare'] as const
 const WARM_UP_MS = 3000
-/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 interface Measured {

@@ -15,7 +15,6 @@ import { figure, spread, table } from '../harness/table.ts'
 
 const BYTES = 1024
 const WARM_UP_MS = 5000
-/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 const TITLES = { parley: 'Parley', plain: 'Parley without keys', pgboss: 'pg-boss shell' } as const
 type SyncSide = keyof typeof TITLES

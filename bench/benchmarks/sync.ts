@@ -14,7 +14,6 @@ import { type Condition, type Measured, nameOf, SIDES, type SyncSide } from './s
 
 const BYTES = 1024
 const WARM_UP_MS = 5000
-/** After this time, the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 const CONDITIONS: readonly Condition[] = [

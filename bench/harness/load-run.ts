@@ -59,7 +59,6 @@ export interface Run {
   readonly processesCpuUs: readonly number[]
   /** The figures are per answer, and cover only processes whose disk work is known. */
   readonly disk: DiskWork
-  /** The memory is measured at the end of the run. */
   readonly rssBytes: number
   readonly rigCpuUs: number
   readonly generatorBusy: number

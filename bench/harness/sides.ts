@@ -18,7 +18,7 @@ export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
-  /** All processes whose CPU time counts as this side's. */
+  /** The CPU time of these processes counts as this side's. */
   readonly processes: readonly Worked[]
   readonly pid: number
   finish(answered: Answered): Promise<void>

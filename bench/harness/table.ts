@@ -19,7 +19,6 @@ export function figure(value: number): string {
   return value.toPrecision(3)
 }
 
-/** Returns, for example, `0.71 (0.66 to 0.74)`. */
 export function spread({ median, min, max }: Spread): string {
   return `${median.toFixed(2)} (${min.toFixed(2)} to ${max.toFixed(2)})`
 }

@@ -39,7 +39,6 @@ function filled(bytes: number, make: (text: string) => string): string {
   return make(words(bytes - make('').length))
 }
 
-/** Each character has one byte. */
 export function words(count: number): string {
   const length = Math.max(0, count)
   return WORDS.repeat(Math.ceil(length / WORDS.length)).slice(0, length)

@@ -40,7 +40,6 @@ export type Order =
 
 export interface RunResult {
   readonly kind: 'result'
-  /** Counts only correct answers in the measured time. */
   readonly perSecond: number
   readonly latencies: Latencies
   /** Counts answers during the warm-up, too. */

@@ -26,7 +26,6 @@ export interface ReceiversReport {
   /** Repeated callbacks do not count. NaN stands for no callback. */
   readonly firstAtMs: number
   readonly lastAtMs: number
-  /** Latency counts from `sent_ms` to the first arrival. */
   readonly latencies: Latencies
   readonly lost: number
   readonly connections: number

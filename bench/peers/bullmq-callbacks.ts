@@ -38,7 +38,6 @@ const queue = new Queue('callbacks', { connection })
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }

@@ -57,7 +57,6 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Results and outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }

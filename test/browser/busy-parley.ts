@@ -131,7 +131,6 @@ async function stepIn(parley: Parley, job: string): Promise<void> {
   }
 }
 
-/** The numbers are the same in every run. */
 function seeded(state: number): () => number {
   let seed = state
   return () => {

@@ -214,7 +214,6 @@ async function runTypescript(program: Program): Promise<string> {
   return await run(program, process.execPath, '--input-type=module-typescript', '-e', text)
 }
 
-/** A text is printed as it is, and any other answer as JSON. */
 const read = (printed: string, answer: unknown): unknown =>
   typeof answer === 'string' ? printed : JSON.parse(printed)
 

@@ -7,7 +7,6 @@ export async function rowsAre(page: Page, count: number): Promise<void> {
   await page.waitForFunction((all) => document.querySelectorAll('tbody tr').length === all, count)
 }
 
-/** The page must be the playground. */
 export async function createKey(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Create a key for one day' }).click()
   await page.getByText('Key of').waitFor()
@@ -25,7 +24,6 @@ export function press(name: string | RegExp) {
   }
 }
 
-/** The page must be that of a job that needed a repair. */
 export async function showContents(page: Page): Promise<void> {
   await page.getByRole('button', { name: /Show contents/ }).click()
   await page.getByRole('heading', { name: 'Repair' }).waitFor()

@@ -16,7 +16,6 @@ export interface VisitOptions {
   readonly theme?: 'light' | 'dark'
   readonly width?: number
   readonly height?: number
-  /** The default is true. */
   readonly signedIn?: boolean
   /** The test causes errors that match this pattern on purpose. Any other error fails the test. */
   readonly expected?: RegExp

@@ -24,7 +24,6 @@ onAnyStore(() => {
       ended.map(({ result }) => result?.response_content),
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
-    // The client asks only once for the tier's limits.
     await client.messages.createBatch(numbered(1))
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })

@@ -32,7 +32,6 @@ export interface Begin {
   readonly kind: 'begin'
   /** Counting functions allocates memory, so one run cannot measure both. */
   readonly functions: boolean
-  /** This many requests stay in progress when all other work has ended. */
   readonly inProgress: number
 }
 
@@ -47,7 +46,6 @@ export interface Ready {
 }
 
 const SRC = dirname(fileURLToPath(import.meta.resolve('../../src/main.ts')))
-/** The work has ended once this many checks in a row found no change. */
 const QUIET_ROUNDS = 5
 
 const clock = new FakeClock()

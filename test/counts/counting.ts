@@ -60,7 +60,6 @@ interface Operation {
   readonly one: (number: number) => Promise<unknown>
   /** Runs after each repetition. Its statements, commits and messages do not count, but its allocation does. */
   readonly end?: () => Promise<unknown>
-  /** This many requests stay in progress throughout. The default is none. */
   readonly inProgress?: number
   /** Operations with many jobs replace `WARM_UP`, `COUNTED` and `IN_A_ROW` by smaller numbers. */
   readonly warmUp?: number

@@ -50,7 +50,6 @@ export async function makeProject(
   return `${bin}:${process.env.PATH ?? ''}`
 }
 
-/** Returns the reason to skip a test, or false. */
 export function missing(...commands: readonly string[]): string | false {
   const absent = commands.filter((command) => spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0)
   return absent.length === 0 ? false : `${absent.join(', ')} not installed on this machine`

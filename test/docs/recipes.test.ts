@@ -61,7 +61,6 @@ const TESTED = [
   'zod',
 ]
 
-/** batch-recipe.test.ts tests `batches`. */
 test('every recipe has at most 300 words, is in the index, and is tested', () => {
   const names = readdirSync(join(CLONE, 'docs/recipes')).map((name) => name.replace(/\.md$/, ''))
   assert.deepEqual(names.filter((name) => name !== 'README').toSorted(), TESTED)

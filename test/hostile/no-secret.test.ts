@@ -36,7 +36,6 @@ onEachStore(() => {
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
       () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
-      // This server echoes everything that it was sent.
       () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
       () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
       () => reply.status(400, { body: { error: { message: `bad ${bodyKey}`, code: bodyKey } } }),

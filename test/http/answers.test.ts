@@ -52,7 +52,6 @@ const coded = (code: string) =>
   reply.status(400, { body: { error: { message: 'It breaks the policy.', type: 'invalid_request', code } } })
 
 const POLICY = 'content_policy_violation'
-/** These jobs fail after one call. */
 const FAILURES: readonly (readonly [
   name: string,
   answer: Reply,

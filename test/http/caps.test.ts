@@ -212,7 +212,6 @@ onEachStore(() => {
     await models.received(4)
     models.script = () => answering(40)
     models.release()
-    // Each of these jobs costs 400.
     for (const id of [...first, ...last]) completed(await caller.ended(id))
     completed(await create(840))
   })

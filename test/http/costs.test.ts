@@ -91,7 +91,6 @@ onEachStore(() => {
     models.script = () => answer({ content: '[]' })
     const failing = await create(ask({ ...format, options: { seed: 1 } }))
     assert.deepEqual([failing.status, failing.usage.cost], ['failed', 2 * ONE])
-    // The first target reports tokens although its call fails.
     const failure = {
       error: { message: 'No.', code: 500 },
       usage: { prompt_tokens: 7, completion_tokens: 0 },

@@ -71,7 +71,6 @@ export function timedOut(answer: Answer): string {
   return data.job_id
 }
 
-/** Returns the `response_content` of the job. */
 export function completed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'completed', answer.text)
@@ -83,7 +82,6 @@ export function completed(answer: Answer): Answer['body'] {
   return result.response_content
 }
 
-/** Returns the `error` of the job. */
 export function failed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'failed', answer.text)

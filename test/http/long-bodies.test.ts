@@ -11,7 +11,6 @@ import { completed, failed, granted, refused } from './expect.ts'
 
 const BYTES = 90_000
 
-/** Repeats `unit` until its JSON has about `BYTES` bytes. */
 const filled = (unit: string) =>
   unit.repeat(Math.floor(BYTES / (Buffer.byteLength(JSON.stringify(unit)) - 2)))
 

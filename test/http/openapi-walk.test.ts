@@ -329,7 +329,6 @@ onEachStore(async () => {
           if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
           const [body] = examplesFor(route)
           const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-          // For /readyz, 503 is a documented result as well.
           await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
             about: 'a broken store',
             body,

@@ -17,10 +17,8 @@ import { onCalls, startOutageScene } from './outage-scene.ts'
 import { stopAtOnce } from './stage.ts'
 
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true }
-/** After an outage, work must resume within this time. */
 const RESUMED_MS = 10_000
 
-/** The model server crashes while it answers the fourth job. */
 async function startOutage(t: TestContext, count: number) {
   const scene = await startOutageScene(t, ONE_CALL)
   const { parley, models } = scene

@@ -47,7 +47,6 @@ export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Arra
   return readAnswer(await line.closed)
 }
 
-/** Reads the last response in the text, which must be complete. */
 export function readAnswer(came: string): Answer {
   const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
   const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))

@@ -350,7 +350,6 @@ onEachStore(() => {
     const over = await go.get(MESSAGES)
     refused(over, 429, { details: /^This key may make at most 25 reads per minute/ })
     assert.ok(Number(over.headers.get('retry-after')) > 0)
-    // A rejected list request does not count towards the limit.
     await remains(go, 200, '4', `?ids=${randomUUID()}`)
     await remains(free, 200, '0')
     await remains(free, 429, '0')

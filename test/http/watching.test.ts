@@ -24,7 +24,6 @@ const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
 /** The runtime reports these metrics on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** These metrics describe the disk with the SQLite file. */
 const ON_SQLITE = /^parley_disk_/
 /** Only upstreams with a rate have this metric. rates.test.ts reads it. */
 const WITH_A_RATE = /^parley_upstream_rate_waiting$/

@@ -123,7 +123,7 @@ test('kubectl renders the same', { skip: hasKubectl ? false : 'kubectl is not th
   }
 })
 
-/** Kustomize orders resources and lists in its own way. */
+/** Kustomize orders resources and lists in its own way, so both sides are sorted before they are compared. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) {
     return value.map(sorted).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1))

@@ -11,7 +11,6 @@ const MINUTE_MS = 60_000
 export class ProviderRate {
   readonly limits: ProviderLimits
   readonly #kind: Enforced
-  /** Fixed minutes begin at this offset. */
   readonly #offsetMs: number
   readonly #taken: { atMs: number; requests: number; tokens: number }[] = []
   #bucket: { atMs: number; requests: number; tokens: number }

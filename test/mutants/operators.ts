@@ -16,7 +16,6 @@ interface Place {
   readonly node: SyntaxNode
   readonly around: readonly SyntaxNode[]
   readonly textOf: (node: SyntaxNode) => string
-  /** Returns the fields that the file reads of the object with this text. */
   readonly fieldsOf: (object: string) => readonly string[]
 }
 

@@ -13,7 +13,6 @@ import type { TreeCopy } from './tree-copy.ts'
 export interface TestRun {
   readonly files: readonly string[]
   readonly environment: Readonly<Record<string, string>>
-  /** The run ends if no test has reported a result for this time. */
   readonly idleMs: number
   readonly untilFailure: boolean
 }

@@ -33,7 +33,6 @@ const RULES: readonly (readonly [operator: string, found: RegExp, by: string])[]
   ['SQL: dropped distinct', /\bdistinct /g, ''],
 ]
 
-/** In a template, only the fixed parts are edited. */
 export function sqlEdits(node: SyntaxNode, text: string): readonly Edit[] {
   if (node.type === 'Literal' && typeof node.value === 'string')
     return editsIn(node.start + 1, node.end - 1, text)

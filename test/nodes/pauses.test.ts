@@ -55,7 +55,6 @@ async function start(
   return { models, fleet, holder, other, ids }
 }
 
-/** Creates a batch on this node, which hands off its jobs to itself. */
 async function hold(
   fleet: Fleet,
   node: Server,

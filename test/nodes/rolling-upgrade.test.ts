@@ -32,7 +32,6 @@ const CALLED = BACKLOG / 3
 
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: Array(50).fill(0.5) } }
 
-/** The model server rejects these jobs, which then fail. */
 const isRejected = (content: string) => /5 job [01]$/.test(content)
 const contentOf = ({ body }: Received) => String(body.messages.at(-1)?.content)
 const script: Script = (request, index) =>

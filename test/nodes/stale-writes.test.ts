@@ -27,7 +27,6 @@ const MOMENTS = [
   'both before it goes on',
   /** The jobs are still running on the other node when the stopped one continues, so only the attempt distinguishes the two. */
   'its own before, the others after it went on',
-  /** Some settlements are in progress when the node is stopped. */
   'its own just before it stops',
 ] as const
 

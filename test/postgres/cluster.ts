@@ -146,7 +146,6 @@ export class Cluster {
     await this.start()
   }
 
-  /** Stops the cluster permanently, and deletes its files. */
   async stop(): Promise<void> {
     await this.stopNow('immediate')
     await rm(this.folder, { recursive: true, force: true })

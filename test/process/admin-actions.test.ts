@@ -12,7 +12,6 @@ import { assertEnded, reported } from './mistakes.ts'
 import { type Installation, installation, type Server } from './server-process.ts'
 
 const ADMIN_TOKEN = 'admin-token-for-tests'
-/** A running server applies what a command changed within this time. */
 const KNOWN_WITHIN_MS = 5000
 const ENDED_WITHIN_MS = 1000
 

@@ -56,7 +56,6 @@ export async function startAsking(t: Lifetime, options: InstallationOptions = {}
   }
 }
 
-/** The server gets the same port again. */
 export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
 }

@@ -59,7 +59,6 @@ test('batches are in backups and copies, with their files, and continue from the
     assert.deepEqual((await answers(server, ended)).toSorted(), ['say one', 'say two'])
     const open = await endOf(server, openId)
     assert.deepEqual((await answers(server, open)).toSorted(), ['say stalls', 'say three'])
-    // The line that had its answer before must not run again.
     assert.equal(models.requests.filter(({ body }) => JSON.stringify(body).includes('three')).length, 1)
     const jobId = endedId.slice('batch_'.length)
     const shown = await place.parley(['callbacks', 'show', jobId, '--json'], { env })

@@ -17,7 +17,6 @@ export class CallbackLedger {
   /** The keys are job IDs. A repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
-  /** Accepted jobs whose callbacks have not got a 2xx response. */
   readonly #missing = new Set<string>()
   /** The keys are job IDs. `whole` says whether a request got a complete 2xx response. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()

@@ -111,7 +111,6 @@ test('mistakes are reported in a sentence, and change nothing', async (t) => {
     place,
   )
   assert.deepEqual(await place.json(['callbacks', 'list']), [])
-  // Callbacks of other accounts may have failed.
   for (const [args, printed] of [
     ['list --failed', /^No callback has failed\.\n$/],
     ['replay --all-failed', /^No callback has failed/],

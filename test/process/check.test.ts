@@ -162,7 +162,6 @@ test('PARLEY_SIMULATOR=true lets it answer there; the output, the log and check 
   )
   await server.program.logged(/"level":40,.*the simulator answers every job/)
   await gauge(server.url.replace('0.0.0.0', '127.0.0.1'), 'parley_waiters', 0)
-  // The check passes next to the running server.
   assert.match(
     await place.output(['check'], { env }),
     /^note +models: the built-in simulator answers every job.*\n +To do: .*PARLEY_SIMULATOR/m,

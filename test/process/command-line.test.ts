@@ -12,7 +12,6 @@ import type { Caller, Reply } from './caller.ts'
 import { assertEnded, type Mistake, reportEach, reported } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
-/** A running server applies what a command changed within this time. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 

@@ -92,7 +92,6 @@ export class CrashRun {
   }
 }
 
-/** A caller gets these errors because the server was killed. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }

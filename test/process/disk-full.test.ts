@@ -26,7 +26,6 @@ const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
 const ROOM_MIB = 64
 const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
 
-/** The database has little space until `giveRoom` is called. */
 interface Cramped {
   readonly server: Server
   giveRoom(): void

@@ -93,7 +93,6 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   ],
 ]
 
-/** The tests share a server, whose model server gives this answer. */
 let content = 'ok'
 const models = await startModelServer({ keep: false, script: () => reply.text(content) })
 after(() => models.close())

@@ -22,7 +22,6 @@ const EXITED = { code: 0, signal: null }
 const overview = async ({ url }: Server, token: string) =>
   (await fetch(`${url}/admin/api/overview`, { headers: { authorization: `Bearer ${token}` } })).status
 
-/** Sends what the printed command would send. */
 async function sentByHand(line: string): Promise<Body> {
   const url = /http:\S+/.exec(line)?.[0] ?? ''
   const body = / -d '(.+)'$/.exec(line)?.[1] ?? ''

@@ -30,7 +30,6 @@ const TEXTS = 8
 const LARGE_BODIES = 2
 const SLOW_BATCHES = 4
 const UNKNOWN_KEYS = 2
-/** A rejected request is sent again after this pause. */
 const PAUSE_MS = 20
 /**
  * A connection that the server closed is opened again after this pause. Floods of connections are the network's problem, not

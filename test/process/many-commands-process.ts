@@ -36,7 +36,6 @@ async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
     await nothingIsActive()
     return printed(code)
   } catch (error) {
-    // Node prints an unhandled error like this.
     return { ...printed(1), stderr: `${stderr()}${(error as Error).stack}\n` }
   } finally {
     // A command leaves listeners behind, because it expects that its process ends.

@@ -7,7 +7,6 @@ export interface Mistake {
   /** The arguments are separated by spaces. */
   readonly args: string
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** The default is 1. */
   readonly code?: number
   readonly says: RegExp
 }

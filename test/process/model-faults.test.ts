@@ -19,7 +19,6 @@ const HUGE = 'answers with 100 MB'
 const HUGE_BYTES = 100 * 1024 * 1024
 const DRIP_MS = 50
 
-/** A conversation names the fault with which the faulty server replies. */
 const FAULTS: Readonly<Record<string, Reply>> = {
   'never answers': () => {},
   'resets the connection': reply.reset(),

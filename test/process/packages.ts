@@ -46,7 +46,6 @@ export function onThePath(name: string): string | undefined {
     .find((path) => existsSync(path))
 }
 
-/** Returns the user's PATH without the folders that this project adds. */
 export function ownPath(): readonly string[] {
   return (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
 }

@@ -96,7 +96,6 @@ async function warmStage(t: Lifetime) {
 const shared = LONG ? null : await warmStage({ after })
 const stageOfAttack = async (t: Lifetime) => shared ?? (await warmStage(t))
 
-/** The short form runs one attack with a key and one without. */
 function isRun(attack: string, hasKey: boolean, reads: boolean): boolean {
   return LONG || (attack === Object.keys(ATTACKS)[0] && hasKey === reads)
 }

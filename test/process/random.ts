@@ -10,7 +10,6 @@ export class Random {
     this.#state = seed
   }
 
-  /** The report of the test shows the seed. */
   static of(t: TestContext): Random {
     const random = new Random()
     t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)

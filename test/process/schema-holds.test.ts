@@ -33,7 +33,6 @@ const ROW = {
   additionalProperties: false,
 }
 
-/** The answer is valid and has 10 MB. */
 const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   [
     'a table',

@@ -43,7 +43,6 @@ export interface ProgramOptions {
   /** The file is the program's source in another clone. */
   readonly main?: string
   readonly stdin?: string
-  /** If true, the command runs in its own process. */
   readonly alone?: boolean
 }
 

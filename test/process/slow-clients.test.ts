@@ -13,7 +13,6 @@ const REQUEST_S = LONG ? 30 : 4
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
 const REQUESTS = LONG ? 2000 : 200
-/** Other work on the machine may take this long. */
 const NOISE_MS = 5
 
 test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, async (t) => {

@@ -132,7 +132,6 @@ onBothStores(
     const ids = await stage.queue(contents(BATCH))
     await models.received(1)
     for (let kills = 1; kills <= KILLS_OF_WAITING; kills++) {
-      // From the second kill on, one job is answered after each kill.
       const isLater = kills > 1
       let before = 0
       await stage.crash(() => {

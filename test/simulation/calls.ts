@@ -23,7 +23,6 @@ export interface JobCall {
 
 interface Failure {
   readonly atMs: number
-  /** Counts failures of this call in the present run of the job. */
   readonly times: number
 }
 

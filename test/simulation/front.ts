@@ -30,7 +30,6 @@ export type Created =
   | {
       readonly status: 200 | 202
       readonly jobIds: readonly string[]
-      /** The record is null if the job has not ended. */
       readonly record: JobRecord | null
     }
   | Rejected
@@ -123,7 +122,6 @@ export class Front {
     )
   }
 
-  /** A shutdown must wait for this work. */
   async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {

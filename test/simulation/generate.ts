@@ -17,7 +17,6 @@ import { SeededRandom } from './random.ts'
 
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
-/** Only this account's tier allows high jobs. */
 const HIGH_ACCOUNT = 2
 /** With the long retention, nothing expires within a history. */
 const LONG_RETENTION_S = 86_400

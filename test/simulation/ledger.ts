@@ -27,13 +27,11 @@ export interface KnownRequest {
   readonly attempts: (readonly string[])[]
 }
 
-/** The process was declared dead while it held a job. */
 export interface KnownCrash {
   readonly node: string
   readonly atMs: number
   /** A model server received a call of the job from this process. */
   readonly executed: boolean
-  /** The process was only paused, and came back before the job ended. */
   isReverted: boolean
 }
 
@@ -70,11 +68,9 @@ export interface CallCounts {
   /** Tokens count only if their reply reached the process which had sent the call. */
   tokens: number
   readonly answered: Set<string>
-  /** These errors cost tokens. */
   paidErrors: number
   /** Until this time, the upstreams are overloaded for a repair. Null stands for the time before the first repair. */
   overloadedUntilMs: number | null
-  /** The job that was created last with this tag. */
   jobId: string | null
   /** The time is in milliseconds of the world. */
   firstAtMs: number | null
@@ -225,7 +221,6 @@ export class Ledger {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
-  /** The database rejects calls for this many milliseconds. */
   storeFaultFor(ms: number): void {
     this.#storeFaultUntilMs = Math.max(this.#storeFaultUntilMs, this.#world.nowMs + ms + LATE_REPLY_MS)
   }

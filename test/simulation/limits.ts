@@ -107,7 +107,6 @@ export class Limits {
     for (const job of attempt.jobs) if (!job.isStored) this.#remove(job)
   }
 
-  /** The requests to an ended process get no response. */
   processEnded(process: string): void {
     for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
   }

@@ -12,7 +12,6 @@ import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import type { RealStore } from './real-stores.ts'
 import type { World } from './world.ts'
 
-/** The results of these methods depend on the database's clock. */
 const BY_CLOCK: readonly MethodName[] = [
   'renew',
   'rescue',

@@ -174,7 +174,6 @@ class ServedCall {
     }
     upstream.inProgress += 1
     const slow = upstream.fault === 'slow' ? 8 : 1
-    // Some servers answer at once.
     const quickMs = random.chance(0.1) ? 0 : random.next() ** 3 * 2000
     const ms = manner === 'answer slowly' ? random.whole(2000, 18_000) : slow * quickMs
     world.after(ms, `answer of ${upstream.name} to ${this.#tag}`, () => {
@@ -183,7 +182,6 @@ class ServedCall {
     })
   }
 
-  /** All calls of the server break, and it starts again soon. */
   #crash(): void {
     const { world, upstream, ledger } = this.#options
     if (this.#isEnded || upstream.isDown) return

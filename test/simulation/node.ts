@@ -40,7 +40,6 @@ export class SimulatedNode {
   readonly #around: Surroundings
   #processes = 0
   clockOffsetMs = 0
-  /** The field is null between two processes. */
   process: SimulatedProcess | null = null
 
   constructor(name: string, around: Surroundings) {

@@ -9,7 +9,6 @@ import type { Priority } from '../../src/job/priority.ts'
 /** Says how a model server treats a job, apart from faults of the server. */
 export type JobManner =
   | 'answer'
-  /** The answer takes from 2 to 18 s. */
   | 'answer slowly'
   /** The answers are wrong JSON, once or always. */
   | 'wrong once'
@@ -26,7 +25,6 @@ export type JobManner =
   | 'reset'
   /** The database rejects the answer. */
   | 'unstorable'
-  /** The call ends the process that sent it. */
   | 'kill'
   /** The server responds with 403 each time, as a firewall in front of it does. */
   | 'forbidden'
@@ -54,7 +52,6 @@ export interface JobPlan {
   readonly format: 'text' | 'json' | 'schema'
   readonly model: string
   readonly size: number
-  /** The answer has this many characters after its first words. */
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
@@ -99,7 +96,6 @@ export type Step =
   | (OfAccount & {
       readonly kind: 'create'
       readonly jobs: readonly JobPlan[]
-      /** The caller waits this long for the answer. Null stands for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
       /** The caller disconnects this many milliseconds after its request. Null means that it does not. */
@@ -180,7 +176,6 @@ export interface Plan {
   readonly callbackSlots: number
   readonly memoryBytes: number
   readonly retentionS: number
-  /** The actions are in chronological order. */
   readonly actions: readonly Action[]
 }
 
@@ -194,7 +189,6 @@ export interface StoredPlan extends Plan {
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
 
-/** A stored plan omits these fields of its creates and of their jobs. */
 const USUAL_CREATE = { key: null, leaveMs: null }
 const USUAL_JOB: Omit<JobPlan, 'tag'> = {
   manner: 'answer',

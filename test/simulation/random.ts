@@ -16,7 +16,6 @@ export class SeededRandom {
    */
   readonly next = (): number => this.#next() / 2 ** 32
 
-  /** Returns a whole number from `least` to `most`, both inclusive. */
   whole(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1))
   }

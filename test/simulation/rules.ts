@@ -9,7 +9,6 @@ import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/databas
 import { type Action, CALLBACK_PAUSES_S, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
 
 const GONE = 410
-/** Jobs with these manners complete if there is no other fault. */
 const COMPLETING: readonly JobManner[] = [
   'answer',
   'answer slowly',
@@ -19,7 +18,6 @@ const COMPLETING: readonly JobManner[] = [
   'crash',
 ]
 
-/** These manners give wrong answers if JSON is requested. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']
 const DEADLINE_RULE = 'a job ends by its deadline, and fails for it only then'
 /** A job may end this long after its deadline: the database has delays, and a write may be retried. */

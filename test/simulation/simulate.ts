@@ -46,7 +46,6 @@ const POLLING_LOOPS = 6
 
 export interface Result {
   readonly violations: readonly Violation[]
-  /** The hash covers all events of the history. */
   readonly hash: string
   readonly events: number
   readonly simulatedMs: number

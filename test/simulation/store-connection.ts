@@ -22,7 +22,6 @@ import { LEASE_MS, type StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** The database rejects an answer that contains this text. */
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
@@ -56,7 +55,6 @@ export interface Shared {
   readonly storeClock: { offsetMs: number; jumpedMs: number }
   /** The keys are jobs. These nodes announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
-  /** The keys are running processes. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
 
@@ -262,7 +260,6 @@ export class StoreConnection {
     })
   }
 
-  /** Each notification may be lost. */
   #tell(isMeant: (node: string) => boolean, what: (events: NodeEvents) => void): void {
     const { world, listeners } = this.#shared
     for (const [node, { events, thread }] of listeners) {

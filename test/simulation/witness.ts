@@ -36,7 +36,6 @@ const MOST_CLAIMS_PER_SECOND = 5
 interface Holder {
   readonly node: string
   readonly attempt: number
-  /** The job was assigned at this time of the world. */
   readonly sinceMs: number
   /**
    * The time at which the node learned that the job is assigned to it. Null before that, when calls can only be those of an
@@ -148,7 +147,6 @@ export class Witness {
     return holder?.node === node ? holder.sinceMs : null
   }
 
-  /** The job was taken from a node that seems to have crashed. */
   rescued(jobId: string): void {
     this.#holders.delete(jobId)
     this.#forgotten(jobId)

@@ -26,9 +26,7 @@ export class SimulatedThread {
   state: 'running' | 'paused' | 'ended' = 'running'
   /** Counts the timers that are set. Must be 0 after a stop. */
   timers = 0
-  /** The thread continued after its last pause at this time of the world. */
   resumedMs = Number.NEGATIVE_INFINITY
-  /** These events of the present pause happen when the thread continues. */
   missed: WorldEvent[] = []
 
   constructor(name: string) {
@@ -56,7 +54,6 @@ export class World {
     this.#onStep = onStep
   }
 
-  /** The time counts from the beginning of the history. */
   get nowMs(): number {
     return this.#nowMs
   }
@@ -92,7 +89,6 @@ export class World {
     this.#held = real
   }
 
-  /** Stops early if `isOver` returns true after an event. */
   async runUntil(endMs: number, isOver: () => boolean = () => false): Promise<void> {
     for (let event = this.#events[0]; event !== undefined && event.atMs <= endMs; event = this.#events[0]) {
       pop(this.#events)

@@ -86,7 +86,6 @@ export function accountTests(on: On): void {
       assert.equal(rotated.kind, 'rotated')
       return rotated.kind === 'rotated' && rotated.newKey.expiresAtMs
     }
-    // The first two have the same grace time, the third has another.
     const times = [500, 550, 590, 600]
     const graces = [2 * minute, 2 * minute, minute, minute]
     for (const [at, time] of times.entries()) {

@@ -17,7 +17,6 @@ export const CALLBACK: Callback = {
   payloadJson: '{"big":12345678901234567890}',
 }
 
-/** The job is settled, and its callback is pending. */
 export async function owed(store: Store, over: Partial<Settlement> = {}): Promise<string> {
   return (await addEnded(store, { callback: CALLBACK }, over)).id
 }

@@ -11,7 +11,6 @@ import { accept, addQueued, claimNext, claimSuspects } from './steps.ts'
 const AT_ONCE_MS = -1
 const LONG_MS = 60_000
 
-/** The node held the job when it crashed. node-a rescues the job. */
 async function crashedJob(store: Store, node: string) {
   const [job] = await accept(store, [newJob()], { handedOff: true, node })
   await store.rescue('node-a', now.ms)

@@ -26,7 +26,6 @@ export interface Place {
 /** Creates an empty database that lives as long as its argument. */
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
-/** A history may close the store and open it again. */
 export interface OpenPlace {
   readonly place: Place
   store: Store
@@ -51,7 +50,6 @@ export type On = (title: string, work: (store: Store, t: TestContext, place: Pla
 export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 export const DAY_MS = 86_400_000
 
-/** The stores get this time. A test may advance it. */
 export const now = { ms: START_MS }
 const newIds = (nowMs = () => now.ms) => jobIdMaker({ nowMs }, (bytes) => randomBytes(bytes).toString('hex'))
 let makeId = newIds()

@@ -148,7 +148,6 @@ const uses = step(
   ({ claims }) => claims.length > 0,
 )
 
-/** An operator cancels or deletes a job, whatever its state. */
 const operatorSteps = step(
   fc.tuple(fc.nat(200), fc.constantFrom('cancel', 'cancel', 'delete')),
   'operator',
@@ -173,7 +172,6 @@ const operatorSteps = step(
   ({ queue }) => queue.jobs.size > 0,
 )
 
-/** The model servers of a route have been unavailable for a while. */
 const overdue = step(
   fc.record({
     route: fc.constantFrom(...ROUTES),

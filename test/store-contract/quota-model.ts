@@ -90,7 +90,6 @@ class History {
     }
   }
 
-  /** Ends a job twice concurrently: only the first end counts. */
   async end(pick: number, how: 'settle' | 'cancel' | 'both'): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -106,7 +105,6 @@ class History {
     if (settled === 'settled' || cancelled === 'cancelled') job.isOpen = false
   }
 
-  /** Deletes a job twice concurrently: only the first deletion counts. */
   async delete(pick: number): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return

@@ -103,7 +103,6 @@ export async function claimSuspects(
   return small(await store.claim(node, 1000, now.ms, { ...SUSPECTS, crashCount }))
 }
 
-/** Claims suspects first, then the queued jobs by route. */
 export async function claimAll(
   store: Pick<Store, 'claim' | 'queued' | 'queuedSuspects'>,
   node: string,

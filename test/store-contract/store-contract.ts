@@ -79,7 +79,6 @@ export function sharedStoreContract(name: string, makePlace: MakePlace): void {
   declare(name, makePlace, { share: shareTests, 'paused nodes': pauseTests })
 }
 
-/** Each test has an empty store with these accounts. */
 function declare(name: string, makePlace: MakePlace, suites: Suites, accounts = ['acme', 'other']): void {
   const on: On = (title, work) => {
     void test(title, async (t) => {

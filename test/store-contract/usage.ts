@@ -274,7 +274,6 @@ export function budgetTests(on: On): void {
     assert.equal(await reservedOf(store), 60)
     assert.deepEqual(await store.areOverBudget(waiting), waiting.slice(1))
     assert.deepEqual(await queue(store, 100, ...jobs), { routes: [], isCapReached: true })
-    // The last job alone would fit.
     assert.deepEqual(await queue(store, 105, ...jobs), { routes: [ROUTE], isCapReached: true })
     assert.deepEqual(await queue(store, null, ...jobs), { routes: [ROUTE], isCapReached: false })
     assert.equal(await reservedOf(store), 105)

@@ -14,7 +14,6 @@ export interface Checked {
   readonly code: 0 | 1
   /** Each problem has one line, with its fix. */
   readonly wrong: string
-  /** The notes say what works, but could be better. */
   readonly notes: string
 }
 

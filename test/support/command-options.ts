@@ -2,7 +2,6 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 
 type Option = NonNullable<ParseArgsConfig['options']>[string] & {
-  /** The text says what the option does, as a sentence. */
   readonly help: string
 }
 

@@ -79,7 +79,6 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     await store.createKey({ ...key, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', expiresAtMs: null })
   }
 
-  /** Returns the job ID. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content?: string): Promise<string> {
     const [jobId = ''] = await oweSeveral(1, host, account, agoMs, content)
     return jobId

@@ -9,7 +9,6 @@ import { migrateFile } from '../../src/store/sqlite/schema.ts'
 
 let contents: Buffer | undefined
 
-/** Does nothing if the file exists. */
 export function makeEmptyFile(path: string): void {
   contents ??= make()
   try {

@@ -12,7 +12,6 @@ import { setTimeout } from 'node:timers/promises'
 const REST_MS = 20
 
 export interface EventuallyOptions {
-  /** Ends the repetition, for example when the test has timed out. */
   readonly signal?: AbortSignal
   readonly withinMs?: number
 }

@@ -19,7 +19,6 @@ import {
 } from './old-version.ts'
 
 export class FirstVersionNode extends OldVersionNode {
-  /** Creates the schema of version 0.1 in an empty database. */
   static async start(url: string, name: string): Promise<FirstVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -30,7 +29,6 @@ export class FirstVersionNode extends OldVersionNode {
     return new FirstVersionNode(client, name)
   }
 
-  /** This node runs the jobs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
     await this.run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])

@@ -3,7 +3,6 @@
  * attack.
  */
 
-/** The answer triggers the attack. */
 interface Hostile {
   readonly family: string
   readonly schema: unknown

@@ -20,7 +20,6 @@ import { type ModelServerForTests, type Script, startModelServer } from '../mode
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
 
-/** Reads large answers on the calling thread. */
 export const readHere: ReadLarge = (completion) => Promise.resolve(readLargeCompletion(completion))
 
 interface Started {

@@ -1,6 +1,6 @@
 /**
- * Runs as one process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each file
- * is a test that contains the tests of the file.
+ * Runs as one process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each
+ * file is a test that contains the tests of the file.
  */
 import { once } from 'node:events'
 import { test } from 'node:test'

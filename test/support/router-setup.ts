@@ -115,7 +115,6 @@ export function modelRequest({ content, form, options, ...over }: RequestOptions
 
 interface AskOptions extends RequestOptions {
   readonly signal?: StopSignal
-  /** The router makes this many pauses, which the test passes. */
   readonly pauses?: number
 }
 

@@ -6,9 +6,7 @@ import fc from 'fast-check'
 
 interface Spelling {
   readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
-  /** The decimal point is here, if there are enough digits. */
   readonly at: number
-  /** This many zeros are added. They do not change the value. */
   readonly zeros: number
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }

@@ -143,7 +143,6 @@ export const replacing =
     })
   }
 
-/** The node that claims has no worker. */
 export const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: number) => {
   const from = { of: 'route', route: '', exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
   return (await store.claim(node, 5, nowMs, from)).jobs

@@ -15,7 +15,6 @@ const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
 let made: Promise<{ file: string; population: Population }> | null = null
 
-/** All test files in the process share this file. */
 async function make(): Promise<{ file: string; population: Population }> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))

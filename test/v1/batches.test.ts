@@ -231,7 +231,6 @@ onEachStore(() => {
       [21, 'invalid_request', 'body.temperature'],
       [22, 'invalid_request', 'body.stream'],
     ])
-    // The metric shows that a thread has read the long line.
     const { text } = await parley.get('/metrics')
     assert.match(text, /parley_cpu_task_seconds_count{task="read batch line"} 1\n/)
     for (const { message } of batch.errors?.data ?? []) assert.ok(message)

@@ -23,7 +23,6 @@ import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
 
-/** Returns a multipart body as a browser sends it. */
 function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES) {
   const fields = Object.entries(parts).map(
     ([name, value]) => `--xyz\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,

@@ -18,7 +18,6 @@ import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 
 export interface SharedStage extends Pick<Stage, 'parley'> {
-  /** Counts requests from the beginning of the test. */
   readonly models: Pick<ModelServerForTests, 'requests' | 'script' | 'completions' | 'received' | 'release'>
   readonly account: string
   readonly key: string

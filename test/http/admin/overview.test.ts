@@ -57,7 +57,6 @@ async function listen(t: TestContext, parley: Parley, token = ADMIN_TOKEN): Prom
   }
 }
 
-/** Takes the next metric sample, once its timer is set. */
 async function makePoint(clock: FakeClock): Promise<void> {
   // The next timer is set only after other work of the event loop has had its turn.
   await setImmediate()

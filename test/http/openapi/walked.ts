@@ -54,7 +54,6 @@ async function failedCallback(parley: Parley, key: string, receiver: Receiver): 
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
 }
 
-/** The batch ends with an output file and an error file. */
 async function endedBatch({ parley, models, clock }: Stage, key: string): Promise<string> {
   const openai = openaiOf(parley, key)
   models.script = ({ text }) => (text.includes('bad') ? reply.status(400) : undefined)
