@@ -30,7 +30,7 @@ export interface Work {
 
 export interface Begin {
   readonly kind: 'begin'
-  /** Counting functions allocates memory, so one run cannot measure both. */
+  /** Counting functions allocates memory, so a run that counts them cannot measure allocation. */
   readonly functions: boolean
   readonly inProgress: number
 }

@@ -9,7 +9,7 @@ import { answerTo, json, messagesOf, usualAnswer } from './usual-answer.ts'
 
 export interface VllmOptions {
   readonly template: ChatTemplate
-  /** `--api-key` sets this key. The list of models requires the key, too. */
+  /** The list of models requires this key, too. */
   readonly apiKey: string
 }
 

@@ -1,6 +1,6 @@
 /**
- * Runs a proxy between a node and Postgres whose connections can be cut during a statement: after Postgres got the statement, and before the
- * node gets the result. Only the database then knows the outcome.
+ * Runs a proxy between a node and Postgres whose connections can be cut during a statement: after Postgres got the statement,
+ * and before the node gets the result. Only the database then knows the outcome.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'

@@ -38,7 +38,7 @@ class BackupLoad {
 
   start(callers: readonly Caller[]): void {
     this.#asking = Promise.all(callers.map((caller, index) => this.#askOnAndOn(caller, `caller ${index}`)))
-    // `reached` and `stop` throw the error.
+    // `reached` and `stop` report the error, so Node must not report it as unhandled before that.
     this.#asking.catch(() => {})
   }
 

@@ -14,11 +14,11 @@ export class CallbackLedger {
   requests = 0
   readonly #t: TestContext
   readonly #accepted = new Map<string, string>()
-  /** The keys are job IDs. A repeated callback must have the same body. */
+  /** Maps job IDs to bodies, because a repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
   readonly #missing = new Set<string>()
-  /** The keys are job IDs. `whole` says whether a request got a complete 2xx response. */
+  /** Maps job IDs to the requests for their callbacks. `whole` says whether a request got a complete 2xx response. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
   readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined

@@ -28,7 +28,7 @@ export interface KnownBatch {
   readonly lines: readonly JobPlan[]
   readonly mostBytes: number
   isCancelled: boolean
-  /** A line may have several jobs here, because a runner may fail after it has created one. The keys are lines. */
+  /** Maps lines to job IDs. A line may have several jobs here, because a runner may fail after it has created one. */
   readonly jobs: Map<string, Set<string>>
 }
 

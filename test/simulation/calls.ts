@@ -38,11 +38,11 @@ export class Calls {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #isPatient: boolean
-  /** The keys are process, account and upstream. */
+  /** Maps a process, an account and an upstream to the earliest time of the next call. */
   readonly #notBefore = new Map<string, number>()
   /** The last failure of each job at each upstream. A reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
-  /** The keys are process and job. */
+  /** Maps a process and a job to the time of the last call. */
   readonly #lastMs = new Map<string, number>()
   /**
    * The crashes that the jobs of each tag caused, as far as the service can know. Nobody learns of the crashes of an

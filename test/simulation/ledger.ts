@@ -112,11 +112,11 @@ export class Ledger {
   readonly callsInProgress = new Set<CallInProgress>()
   /** These processes ended, stopped or were paused, so usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** The keys are accounts. These input tokens may count for calls of jobs that callers cancelled. */
+  /** Maps accounts to the input tokens that may count for calls of cancelled jobs. */
   readonly inputOfCancelled = new Map<string, number>()
-  /** The keys are jobs, and the times are in milliseconds of the world. Jobs that an operator cancelled together are absent. */
+  /** Maps jobs to their ends in milliseconds of the world. Jobs that an operator cancelled together are absent. */
   readonly endedMs = new Map<string, number>()
-  /** The keys are jobs. The database stored these times, here in milliseconds of the world. */
+  /** Maps jobs to the ends that the database stored, in milliseconds of the world. */
   readonly settledAtMs = new Map<string, number>()
   /** The clocks of nodes may be wrong by this many milliseconds. */
   clockJumpsMs = 0

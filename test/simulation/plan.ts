@@ -36,7 +36,7 @@ export type JobManner =
   | 'crash'
   | 'crash always'
 
-/** A server with one of these manners works for other jobs, and lets this job fail. */
+/** A job with one of these manners fails although its model server works for other jobs. */
 export const POISONS = [
   'forbidden',
   'fails',

@@ -10,7 +10,7 @@ export const POST_TIMEOUT_MS = 15_000
 export interface PosterOptions {
   readonly world: World
   readonly ledger: Ledger
-  /** The keys are accounts. An account without a fault is absent. */
+  /** Maps accounts to faults. An account without a fault is absent. */
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock

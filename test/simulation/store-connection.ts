@@ -53,7 +53,7 @@ export interface Shared {
   readonly witness: Witness
   /** The database's clock is wrong by `offsetMs`. It last jumped at `jumpedMs`. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
-  /** The keys are jobs. These nodes announced a waiting caller. */
+  /** Maps jobs to the nodes that announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }

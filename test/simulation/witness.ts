@@ -59,7 +59,7 @@ export class Witness {
   readonly #ledger: Ledger
   readonly #db: MemoryDatabase
   readonly #holders = new Map<string, Holder>()
-  /** The keys are jobs. `count` says how often the job was assigned. */
+  /** Maps jobs to how often they were assigned, and to the first of these times. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
   /**
    * These starts are recorded although their process does not know that yet. Once it knows, it calls at once, unless it ends

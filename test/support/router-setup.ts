@@ -40,7 +40,7 @@ export interface SetupOptions {
   readonly isPatient?: boolean
   readonly slots?: number
   readonly rate?: RateLimits
-  /** The keys are upstreams. These settings replace the defaults. */
+  /** Maps upstreams to settings that replace the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 

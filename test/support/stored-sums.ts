@@ -23,7 +23,7 @@ const POSTGRES = sums('o.id is null', 'jobs j left join outcomes o on o.id = j.i
 export type StoredSums = Readonly<Record<string, { readonly openJobs: number; readonly storedBytes: number }>>
 
 /**
- * The keys are accounts.
+ * Returns the sums by account.
  * @param database `sqlite:PATH` or `postgres://…`
  */
 export async function countStored(database: string): Promise<StoredSums> {

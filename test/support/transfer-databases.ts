@@ -105,7 +105,7 @@ export function expected({ nowMs, retentionMs }: Population) {
   return { nowMs, retentionMs }
 }
 
-/** The keys are job IDs. Leaves out what differs between files or nodes. */
+/** Maps job IDs to rows, without what differs between files or nodes. */
 export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
   const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null

@@ -158,16 +158,16 @@ export class MemoryDatabase {
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   /**
-   * The keys are fingerprints. The newest response comes last. SQLite finds only the newest. Postgres finds an older one once
-   * the job of the newest is deleted.
+   * Maps fingerprints to responses, the newest last. SQLite finds only the newest. Postgres finds an older one once the job of
+   * the newest is deleted.
    */
   readonly cachedResponses = new Map<string, readonly CachedResponse[]>()
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** The keys are routes. Jobs have been claimed up to this turn. */
+  /** Maps routes to the turn up to which jobs have been claimed. */
   readonly #turns = new Map<string, number>()
-  /** The keys are routes, then nodes. The next walk begins here. */
+  /** Maps routes and nodes to the place where the next walk begins. */
   readonly #places = new Map<string, Map<string, Place>>()
   #walker = ''
   /** If a real store beside this one has decided, only these jobs may be taken. Null means that any may. */
