@@ -1,7 +1,7 @@
 /**
  * Tests that costs match what the model server counted, to the millionth, however often the server crashes, and that a cap in
- * money is not exceeded. There are repairs, cached responses, cancelled jobs and deadlines. A kill may prevent that an answer
- * is stored. The costs leave out only the calls of such answers, whose jobs run again.
+ * money is not exceeded. There are repairs, cached responses, cancelled jobs and deadlines. If a kill keeps an answer from
+ * being stored, the costs leave out its call, and the job runs again.
  */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'

@@ -1,7 +1,7 @@
 /**
  * Tests a server that is killed at random moments under load, on one database. The callers keep the ledger of accepted jobs
- * outside of it. Usage must match what the model server counted, to the last token, because the sums are stored together with
- * the answers. The long form repeats this on new databases.
+ * outside the server. Usage must match what the model server counted, to the last token, because the sums are stored together
+ * with the answers. The long form repeats this on new databases.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'

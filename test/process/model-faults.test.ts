@@ -1,5 +1,5 @@
 /**
- * Tests that a faulty model server only affects its own jobs. They end by their deadlines, the memory of the server stays
+ * Tests that a faulty model server only affects its own jobs. Those jobs end by their deadlines, the memory of the server stays
  * limited, and jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after
  * the other. The short form sends a few jobs into all faults at the same time.
  */
