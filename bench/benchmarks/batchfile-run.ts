@@ -67,8 +67,7 @@ export async function runBatchfile({ store, side, lines }: BatchfileRun): Promis
     if (side === 'file') await runFile(parley, lines)
     else {
       await runJobs(parley, lines)
-      // The other account may have one answer that the model has sent and Parley has not counted, so the count can be too high
-      // by one.
+      // The model may have answered one create that `creates.made` does not include yet, so the count can be too high by one.
       const count = async (of: () => Promise<number>) => (await of()) - creates.made
       const answered = async () =>
         (await rig.model.ask<{ count: number }>({ kind: 'answered?' }, 'answered')).count
