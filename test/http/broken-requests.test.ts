@@ -4,12 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { type Answer, job, type LogLine } from '../parley.ts'
-import { BATCHES, ME, MESSAGES, says, startScene } from './caller.ts'
+import { type Answer, job, type LogLine, type Parley } from '../parley.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { BATCHES, type Caller, ME, MESSAGES, says, startScene } from './caller.ts'
 import { completed, enqueued, granted, invalid, refused } from './expect.ts'
 import { openLine, readAnswer, talk } from './raw-http.ts'
 
@@ -18,9 +19,14 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 const headOf = (key: string) =>
   `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
 
-onAnyStore(async () => {
-  const { parley, caller } = await startScene({ after })
-  const { key } = caller
+onAnyStore(() => {
+  let parley: Parley
+  let caller: Caller
+  let key: string
+  beforeTests(async (t) => {
+    ;({ parley, caller } = await startScene(t))
+    key = caller.key
+  })
 
   function post(path: string, body: RequestInit['body'], headers: Record<string, string> = JSON_TYPE) {
     return parley.request(path, {

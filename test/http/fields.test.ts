@@ -1,13 +1,17 @@
 /** Tests every rule for the fields of a job (SPEC §2.1 to §2.4). */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { BATCHES, MESSAGES, startScene } from './caller.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { BATCHES, type Caller, MESSAGES, startScene } from './caller.ts'
 import { completed, enqueued, invalid } from './expect.ts'
 
-onAnyStore(async () => {
-  const { caller } = await startScene({ after })
+onAnyStore(() => {
+  let caller: Caller
+  beforeTests(async (t) => {
+    caller = (await startScene(t)).caller
+  })
 
   const single = (over: object) => caller.create({ ...over })
   const batch = (over: object) => caller.batch([job(), job({ ...over })])

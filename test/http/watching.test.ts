@@ -5,17 +5,18 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parse } from 'yaml'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
+import { job, type Lifetime, type Parley } from '../parley.ts'
 import { CLONE } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
-import { LOCAL_CALLBACKS, startScene } from './caller.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { type Caller, LOCAL_CALLBACKS, startScene } from './caller.ts'
 import { completed, failed, refused } from './expect.ts'
 import { groupedBy, type Sample, type Selector, samplesIn, selectorsOf, selects } from './promql.ts'
 
@@ -37,12 +38,14 @@ const CUT = {
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
 }
 
-onEachStore(async () => {
+onEachStore(() => {
   const targets = ['first', 'second'].map((model) => ({ upstream: 'openai', model }))
   const callbacks = { ...LOCAL_CALLBACKS.callbacks, retry_seconds: [0] }
-  const { parley, caller } = await startScene(
-    { after },
-    {
+  let parley: Parley
+  let caller: Caller
+  let samples: readonly Sample[]
+  beforeTests(async (t) => {
+    ;({ parley, caller } = await startScene(t, {
       settings: { callbacks, models: { 'gpt-5-mini': { targets } } },
       script: ({ body, text }) => {
         const wanted = /STATUS (\d+)/.exec(text)?.[1]
@@ -50,9 +53,9 @@ onEachStore(async () => {
         if (text.includes('CUT')) return reply.status(200, { body: CUT })
         return text.includes('in JSON') ? reply.text('{"river":5}') : undefined
       },
-    },
-  )
-  const samples = await seen()
+    }))
+    samples = await seen(t)
+  })
 
   test('each selector of the alerts finds something in /metrics, and they group by labels that there are', () => {
     assert.ok(alerts.length > 20)
@@ -91,14 +94,14 @@ onEachStore(async () => {
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
-  async function seen(): Promise<readonly Sample[]> {
+  async function seen(t: Lifetime): Promise<readonly Sample[]> {
     // A CPU pool thread reads the long body, so the metrics of these threads have values.
     for (const content of ['Hello', 'Hello', ' word'.repeat(20_000)]) completed(await caller.ask(content))
     for (const status of [401, 429, 503]) completed(await caller.ask(`STATUS ${status}`))
     failed(await caller.ask('STATUS 400'))
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
     failed(await caller.ask('Name a river in JSON', { response_format: { format: 'json', schema } }))
-    await callbacksEnd()
+    await callbacksEnd(t)
     completed(await caller.ask(`CUT ${'word '.repeat(200)}`))
     const { accept } = parley.store
     for (const [error, status] of [
@@ -119,9 +122,8 @@ onEachStore(async () => {
     }
   }
 
-  async function callbacksEnd(): Promise<void> {
-    const receiver = await startReceiver()
-    after(() => receiver.close())
+  async function callbacksEnd(t: Lifetime): Promise<void> {
+    const receiver = await startReceiver({}, t)
     receiver.script({ kind: 'answer' }, { kind: 'answer', status: 500 })
     for (const count of [1, 2]) {
       await caller.enqueueOne({ callback: { callback_url: receiver.url } })

@@ -1,14 +1,16 @@
 /** Tests the admin API's routes for accounts and keys, and its actions on accounts: suspend, cap, cancel jobs, and delete. */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
+import type { FakeClock } from '../../fake-clock.ts'
 import { reply } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { ADMIN_TOKEN } from '../../parley.ts'
+import { ADMIN_TOKEN, type Parley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
+import { beforeTests } from '../../support/on-first-use.ts'
 import { callerOf, idOf, ME, type Scene, says } from '../caller.ts'
 import { completed, failed, granted, invalid, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
-import { adminOf, BASE, shareAdminStage, startAdminScene } from './admin.ts'
+import { type Admin, adminOf, BASE, shareAdminStage, startAdminScene } from './admin.ts'
 
 const DAY_S = 86_400
 
@@ -29,11 +31,16 @@ async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Pr
   }
 }
 
-onEachStore(async () => {
+onEachStore(() => {
   const begin = shareAdminStage()
 
-  const { parley, clock } = await startStage({ after })
-  const admin = await adminOf(parley)
+  let parley: Parley
+  let clock: FakeClock
+  let admin: Admin
+  beforeTests(async (t) => {
+    ;({ parley, clock } = await startStage(t))
+    admin = await adminOf(parley)
+  })
   const acts = () =>
     parley.log
       .filter(({ message }) => message === 'admin')
