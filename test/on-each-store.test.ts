@@ -1,6 +1,6 @@
 /**
- * Tests that every test of the HTTP API runs on each store (some only in the long form), and that each suite uses the store in
- * its name.
+ * Tests that every test of the HTTP API runs on each store (some only in the long form), that each suite uses the store in its
+ * name, and that no suite starts a server before its first test.
  */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
@@ -37,6 +37,13 @@ test('no test file declares tests for one store only', () => {
     return !declares.test(text) || /^(test|describe)\(/m.test(text)
   })
   assert.deepEqual(wrong, [], 'declare their tests within onEachStore')
+})
+
+test('no suite of HTTP tests starts a server while it is declared', () => {
+  const files = globSync('{client,hostile,http,v1}/**/*.ts', { cwd: TESTS })
+  const wrong = files.filter((file) => /\(\s*\{ after \}/.test(readFileSync(join(TESTS, file), 'utf8')))
+  // The tests of the walk are its steps, so a name pattern cannot select some of them.
+  assert.deepEqual(wrong, ['http/openapi-walk.test.ts'], 'use shareStage or beforeTests')
 })
 
 const databases = new Map<string, boolean>()
