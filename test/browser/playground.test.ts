@@ -248,7 +248,6 @@ for (const one of BATCH) {
   })
 }
 
-/** @param head the text before each answer */
 function readAll(printed: string, head: RegExp, answers: readonly unknown[]): unknown[] {
   const [before, ...parts] = printed.split(head)
   assert.equal(before, '')

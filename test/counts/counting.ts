@@ -305,7 +305,6 @@ export class Counting {
     return { ...jobOf(number), callback: { callback_url: this.#receiver.url } }
   }
 
-  /** @param inProgress how many requests are in progress before and after the work */
   async #workOf(
     functions: boolean,
     inProgress: readonly [before: number, after: number],

@@ -15,7 +15,6 @@ export class Ledger {
   readonly #ids: string[] = []
   readonly #expect: (content: string) => unknown
 
-  /** @param expect returns the correct answer to a job with this content */
   constructor(expect: (content: string) => unknown) {
     this.#expect = expect
   }

@@ -100,7 +100,6 @@ export class Reads {
     return this.#process.store.searchJobs({ ...search, account, expiry: this.#expiry })
   }
 
-  /** @param countInput returns the tokens of a conversation, given as JSON text */
   async cancel(
     account: string,
     jobId: string,

@@ -6,7 +6,6 @@ import type { Action, Plan } from './plan.ts'
 
 const MOST_TRIES = 400
 
-/** @param fails returns whether a plan still fails in the same way */
 export async function shrink(plan: Plan, fails: (plan: Plan) => Promise<boolean>): Promise<Plan> {
   const shrinker = new Shrinker(fails)
   let smallest = plan

@@ -45,7 +45,7 @@ export class ModelQueue {
       .sort((one, other) => (isBefore(keyOf(one), keyOf(other)) ? -1 : 1))
   }
 
-  /** @param job with the node to which it is handed off, or null if it is queued */
+  /** @param job whose `node` is the one to which the job is handed off, or null if the job is queued */
   add({
     step,
     ...job

@@ -17,7 +17,7 @@ export interface Scene {
   count(rows: string): Promise<number>
 }
 
-/** @param url of an existing database. The default is an empty one */
+/** @param url the URL of an existing database. The default is an empty one */
 export async function openScene(t: TestContext, url?: string): Promise<Scene> {
   const where = url ?? (await freshDatabase(t))
   const client = await connectPostgres(t, where)

@@ -31,7 +31,6 @@ const TAG =
 const NAME = /\sname="([^"]*)"/
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/** @param report the output of `--test-reporter=junit` */
 export function executedIn(report: string): Executed {
   const executed = new Map<string, number>()
   const suites: string[] = []

@@ -40,7 +40,6 @@ export class SecondVersionNode extends OldVersionNode {
     return new SecondVersionNode(client, name)
   }
 
-  /** @param handedOff whether this node runs the jobs itself */
   async accept(jobs: readonly Job[], handedOff: boolean): Promise<void> {
     const each = <T>(value: T) => jobs.map(() => value)
     const more = [each(null), each(handedOff), each(1000), 0, jobs[0]?.createdAtMs]
