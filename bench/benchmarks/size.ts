@@ -24,7 +24,7 @@ interface Size {
 
 /** A text has at most as many tokens as bytes, so Parley does not count tokens below this limit. */
 const UNCOUNTED = 10_000_000
-/** The default limit of tier user_max. A text with more bytes may exceed it, so Parley counts tokens. */
+/** Tier user_max has this limit by default. A text with more bytes may exceed it, so Parley counts tokens. */
 const COUNTED = 256_000
 
 const SIZES: readonly Size[] = [

@@ -25,7 +25,7 @@ export class CallbackLedger {
   #batches = 0
   #wrong: unknown
 
-  /** Must be called before the first callback can arrive. */
+  /** The secret must be known before the first callback can arrive. */
   verifyBy(secret: string): void {
     this.#webhook ??= new Webhook(secret)
   }

@@ -16,7 +16,7 @@ export interface CrashRunOptions {
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
   /** Ends a server. The default is SIGKILL. */
   readonly end?: (server: Server) => Promise<void>
-  /** Called after the last kill, so that the requests in progress can end. */
+  /** After the last kill, this function must let the requests in progress end. */
   readonly onCalm: () => void
 }
 

@@ -46,8 +46,8 @@ const TURNS_DOWN = 10
 export interface ReceiverEvents {
   onRequest(request: ReceivedRequest, answered: Answered): void
   /**
-   * Called if the server cannot have read the response to this request: the server was killed, it stopped waiting, or the
-   * receiver went down before.
+   * The receiver calls this if the server cannot have read the response to this request: the server was killed, it stopped
+   * waiting, or the receiver went down before.
    */
   onUnread(request: ReceivedRequest): void
 }

@@ -40,12 +40,12 @@ export class Calls {
   readonly #isPatient: boolean
   /** Maps a process, an account and an upstream to the earliest time of the next call. */
   readonly #notBefore = new Map<string, number>()
-  /** The last failure of each job at each upstream. A reply without an error removes it. */
+  /** Maps jobs and upstreams to the last failure. A reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
   /** Maps a process and a job to the time of the last call. */
   readonly #lastMs = new Map<string, number>()
   /**
-   * The crashes that the jobs of each tag caused, as far as the service can know. Nobody learns of the crashes of an
+   * Counts the crashes that the jobs of each tag caused, as far as the service can know. Nobody learns of the crashes of an
    * interrupted run, so these do not count.
    */
   readonly #crashes = new Map<string, number>()

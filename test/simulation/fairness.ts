@@ -41,8 +41,8 @@ const QUICK_MS = 2000
 const [CRASHING, BYSTANDERS] = [3, 4]
 const CRASHES_DELAY_MS = 10_000
 /**
- * The limit for a job next to jobs that crash their servers even without a schema, up to three times each. The limit also
- * applies to a job that two crashes interrupted: that job may be their cause, so it waits until it can run alone.
+ * This limit is for a job next to jobs that crash their servers even without a schema, up to three times each. It is also for a
+ * job that two crashes interrupted: that job may be their cause, so it waits until it can run alone.
  */
 const MOST_CRASHES_DELAY_MS = 20_000
 const CRASHES_OF_SUSPECT = 2

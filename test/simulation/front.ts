@@ -42,7 +42,7 @@ export interface CreateOptions {
   readonly request: KnownRequest
   readonly waitMs: number | null
   readonly key: string | null
-  /** Called once the caller can disconnect. `leave` disconnects the caller. */
+  /** The front calls this once the caller can disconnect. `leave` disconnects the caller. */
   readonly onWaiting: (leave: () => void) => void
 }
 

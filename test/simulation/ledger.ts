@@ -63,7 +63,7 @@ export interface KnownJob {
 export interface CallCounts {
   jobs: number
   calls: number
-  /** Replies that may count against the job. */
+  /** These replies may count against the job. */
   blamed: number
   /** Tokens count only if their reply reached the process which had sent the call. */
   tokens: number

@@ -137,7 +137,7 @@ export class Limits {
     if (job !== undefined) job.tokens = usage.input_tokens + usage.output_tokens
   }
 
-  /** Must be called after jobs were cancelled, deleted or expired. */
+  /** The simulation must call this after jobs were cancelled, deleted or expired. */
   changed(stateOf: (jobId: string) => 'open' | 'ended' | 'gone'): void {
     for (const [id, job] of this.#jobs) {
       if (!job.isStored || Number.isFinite(job.removedMs)) continue

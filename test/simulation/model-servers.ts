@@ -205,8 +205,8 @@ class ServedCall {
   }
 
   /**
-   * The time at which the process learned that the job is assigned to it. Null if it has not learned that, or if other jobs
-   * have the same tag.
+   * The process learned at this time that the job is assigned to it. Null means that it has not learned that, or that other
+   * jobs have the same tag.
    */
   get #knownMs(): number | null {
     const { jobs, jobId } = this.#counts

@@ -178,7 +178,7 @@ export class StoreConnection {
     }
   }
 
-  /** Must run just before these jobs are rescued, while the nodes that held them are known. */
+  /** This must run just before these jobs are rescued, while the nodes that held them are known. */
   #noteCrashes(): void {
     const { world, db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {

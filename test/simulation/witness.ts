@@ -38,8 +38,8 @@ interface Holder {
   readonly attempt: number
   readonly sinceMs: number
   /**
-   * The time at which the node learned that the job is assigned to it. Null before that, when calls can only be those of an
-   * earlier run.
+   * The node learned at this time that the job is assigned to it. While this is null, calls can only be those of an earlier
+   * run.
    */
   knownMs: number | null
 }
@@ -75,7 +75,7 @@ export class Witness {
     this.#db = db
   }
 
-  /** Must see the result of each call that the database ran for a node. */
+  /** The witness must see the result of each call that the database ran for a node. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     // The compiler does not know that the name, the arguments and the result belong together.
     const saw = this.#saw[name] as Saw<unknown, unknown> | undefined

@@ -24,7 +24,7 @@ interface Running {
 
 const TICKS = 100
 
-/** Must be called before a file runs, and the returned function afterwards. */
+/** This must be called before a file runs, and the returned function afterwards. */
 export function startTimes(): (file: string) => void {
   if (!TIMES) return () => {}
   const startMs = performance.now()

@@ -96,7 +96,7 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
-/** The turn of a job in a copy, as SQL. A job that a node held comes first in its route. */
+/** This SQL gives the turn of a job in a copy. A job that a node held comes first in its route. */
 export const TURN = `case when j.node is null then j.turn else coalesce(
   (select min(q.turn) from jobs q where q.turn is not null and q.route = j.route), 0) end`
 

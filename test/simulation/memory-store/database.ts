@@ -21,7 +21,7 @@ export interface JobRow {
   attempt: number
   crashCount: number
   crashedAlone: boolean
-  /** The attempt under which the start of the job was recorded, or 0. */
+  /** The start of the job was recorded under this attempt. 0 means that no start was. */
   startedAttempt: number
   claimedAtMs: number | null
   settledAtMs: number | null
@@ -113,7 +113,7 @@ export interface FileRow {
   purpose: string
   readonly pieces: Uint8Array[]
   isComplete: boolean
-  /** The time at which the file is removed, or 0 if it was deleted. */
+  /** The file is removed at this time. 0 means that it was deleted. */
   removeAtMs: number | null
 }
 
