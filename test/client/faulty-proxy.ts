@@ -1,5 +1,5 @@
 /**
- * Passes requests on from a client to the server, except those for which a script names a fault.
+ * Passes requests on from a client to the server, unless a script names a fault for them.
  *
  *     const proxy = await startFaultyProxy(t, parley.url)
  *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // later requests succeed

@@ -71,7 +71,7 @@ async function health({ url }: Server): Promise<{ readonly status: number }> {
   return answer
 }
 
-/** Sends one request after the other, each of which must get 200. Returns the milliseconds that each took. */
+/** Sends one request after the other. Each must get 200. Returns the milliseconds that each took. */
 async function timesUntil(
   untilMs: number,
   send: () => Promise<{ readonly status: number }>,

@@ -188,7 +188,7 @@ export class Limits {
   }
 
   /**
-   * Returns whether the request repeats an earlier one of whose jobs at least one is stored, and whose key cannot have expired.
+   * Returns whether the request repeats an earlier one that still has a stored job, and whose key cannot have expired.
    */
   #isRepeated({ request, startedMs }: CreateAttempt): boolean {
     const { ledger, world } = this.#options

@@ -1,5 +1,5 @@
 /**
- * Reads deliberate defects of production code, each of which the simulation must detect. `mutations.diff` lists them by file:
+ * Reads deliberate defects of production code. The simulation must detect all of them. `mutations.diff` lists them by file:
  * the lines of each defect that begin with `-` are a text that the file contains exactly once, and those with `+` replace the
  * text.
  */

@@ -45,7 +45,7 @@ export class ModelQueue {
       .sort((one, other) => (isBefore(keyOf(one), keyOf(other)) ? -1 : 1))
   }
 
-  /** @param job whose `node` is the one to which the job is handed off, or null if the job is queued */
+  /** @param job is handed off to its `node`, or queued if that is null */
   add({
     step,
     ...job

@@ -27,7 +27,7 @@ function isFolder(path: string): boolean {
 /**
  * Returns whether the file, or a file that it imports, matches.
  * @param isMeant gets a path relative to the clone
- * @param seen the files that were visited, to which this function adds
+ * @param seen the files that were visited. This function adds to them
  */
 export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
   if (isMeant(file)) return true

@@ -330,7 +330,7 @@ const HEAD = '--xyz\r\ncontent-disposition: form-data; name="file"; filename="a.
 const REST = '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'
 
 /**
- * Starts an upload of a MiB, and sends its file, most of which is then stored.
+ * Starts an upload of a MiB and sends its file. Most of the file is then stored.
  * @param moreBytes how many further bytes it promises
  */
 async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000, account = 'user_max') {

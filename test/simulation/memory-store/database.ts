@@ -165,7 +165,7 @@ export class MemoryDatabase {
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** Maps routes to the turn up to which jobs have been claimed. */
+  /** Maps each route to a turn. All jobs up to that turn have been claimed. */
   readonly #turns = new Map<string, number>()
   /** Maps routes and nodes to the place where the next walk begins. */
   readonly #places = new Map<string, Map<string, Place>>()

@@ -271,7 +271,7 @@ function findEarlier(
   if (earlier === undefined || earlier.untilMs <= nowMs) return null
   const { fingerprint, jobIds } = earlier
   if (fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
-  // A request none of whose jobs exists is accepted again.
+  // If none of the request's jobs exists any more, the request is accepted again.
   return jobIds.some((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
 
