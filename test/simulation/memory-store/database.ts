@@ -165,7 +165,7 @@ export class MemoryDatabase {
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** Maps each route to a turn. All jobs up to that turn have been claimed. */
+  /** Maps each route to the highest turn that has been claimed in order. */
   readonly #turns = new Map<string, number>()
   /** Maps routes and nodes to the place where the next walk begins. */
   readonly #places = new Map<string, Map<string, Place>>()
