@@ -1,13 +1,13 @@
 /**
- * Compares this clone with another one, such as an earlier commit with its packages installed: both servers run, and do the
- * same work in turns. A ratio of CPU times above 1 means that this clone needs more.
+ * Compares this clone with another one, such as an earlier commit with its packages installed. Both servers run and do the same
+ * work in turns. A ratio of CPU times above 1 means that this clone needs more.
  *
  *     node bench/compare.ts OTHER_CLONE [--rounds 12] [--seconds 3] [--warm-up 9] [--only sync-key,drain]
  *                           [--bytes 1024] [--connections 64] [--delay 0]
  *
- * `sync` and `sync-key` are single creates on SQLite, without and with the keys of the published client; `sync-postgres` and
- * `sync-key-postgres` the same on Postgres; the options of the second line are theirs. `drain` and `callbacks` are batches on
- * SQLite.
+ * `sync` and `sync-key` are single creates on SQLite, without and with idempotency keys. `sync-postgres` and
+ * `sync-key-postgres` are the same on Postgres. The options of the second line apply to these four. `drain` and `callbacks` are
+ * batches on SQLite.
  */
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -23,7 +23,6 @@ import { figure, spread, table } from './harness/table.ts'
 type Side = 'this' | 'other'
 
 const SIDES: readonly Side[] = ['this', 'other']
-/** The comparisons of single creates. */
 const SINGLE = {
   sync: { postgres: false, keyed: false },
   'sync-key': { postgres: false, keyed: true },
@@ -34,7 +33,6 @@ type SingleName = keyof typeof SINGLE
 const BATCHES: readonly BatchName[] = ['drain', 'callbacks']
 const NAMES = [...Object.keys(SINGLE), ...BATCHES]
 const CONNECTIONS = 64
-/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 200
 
 const { values, positionals } = parseArgs({
@@ -75,7 +73,6 @@ const FIGURES = {
   syncs: ({ disk }: Run) => disk.syncs,
 } as const
 
-/** Compares single creates, checks at the end that each accepted job was settled once, and returns the rows of a table. */
 async function compareSingle(name: SingleName): Promise<string[][]> {
   const { postgres, keyed } = SINGLE[name]
   const start = (side: Side) => {

@@ -1,7 +1,7 @@
 /**
- * `npm run bench [-- NAME …]` runs all benchmarks or the named ones, prints their tables, and writes `results.json` and a
- * picture of each. First it kills a server in mid-run, on either store: nothing that it promised may be lost (`--no-kills` skips
- * this).
+ * `npm run bench [-- NAME …]` runs all benchmarks or the named ones, prints their tables, writes `results.json` and draws a
+ * picture of each. First it kills a server on either store and checks that nothing is lost that it promised. `--no-kills` skips
+ * the kills.
  */
 import { parseArgs } from 'node:util'
 import { DEFAULTS } from '../src/config/settings.ts'
@@ -28,7 +28,6 @@ import { printLine } from './harness/output.ts'
 import { machine } from './harness/results.ts'
 import { figure } from './harness/table.ts'
 
-/** Benchmarks without a target come last. */
 const BENCHMARKS = [
   real,
   sync,
@@ -114,7 +113,6 @@ async function main(): Promise<void> {
     try {
       await benchmark.run({ ...options, rounds })
     } catch (error) {
-      // The other benchmarks still run.
       printLine(error instanceof Error ? error.stack : String(error))
       failed.push(benchmark.name)
       killAll()

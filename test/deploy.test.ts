@@ -1,6 +1,6 @@
 /**
  * Tests that the container and systemd files agree with the program: a variable, path or limit that is renamed in only one
- * place fails here. No container is started; docs/install.md says what was tested by hand.
+ * place fails here. No container is started. docs/install.md says what was tested by hand.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ interface Instruction {
   readonly text: string
 }
 
-/** The instructions of the Dockerfile, with continued lines joined. */
+/** A backslash at the end of a line continues the instruction. */
 const image: readonly Instruction[] = read('Dockerfile')
   .replaceAll(/\\\n\s*/g, '')
   .split('\n')
@@ -50,7 +50,6 @@ const compose = parse(read('compose.yaml')) as {
   volumes: Record<string, null>
 }
 
-/** Expands `${NAME:-default}` and `${NAME:?why}` in the text as Docker Compose does. */
 function interpolated(text: string, given: Environment): string {
   return text.replaceAll(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_whole, name: string, kind, rest = '') => {
     const value = given[name]
@@ -60,7 +59,7 @@ function interpolated(text: string, given: Environment): string {
   })
 }
 
-/** Returns the settings that the environment variables produce. Asserts that the program reads each of the variables. */
+/** Asserts that the program reads each of the variables. Returns the settings that they produce. */
 function configured(env: Environment) {
   const asked = new Set<PropertyKey>()
   const watched = new Proxy(env, {
@@ -78,7 +77,7 @@ function configured(env: Environment) {
   return configuration
 }
 
-/** Returns the variables that the text assigns in lines of the form `A=b`, including commented-out lines. */
+/** Commented-out lines of the form `# A=b` count, too. */
 function assignments(text: string): Record<string, string> {
   return Object.fromEntries(
     [...text.matchAll(/^(?:# )?([A-Z_]+)=('?)(.*)\2$/gm)].map(([, name = '', , value = '']) => [name, value]),
@@ -193,7 +192,7 @@ test('the program reads the variables in the environment files of docs/install.m
   const [, systemd = ''] = /```ini\n# \/etc\/parley\/parley\.env\n(.*?)```/s.exec(page) ?? []
   const shown = assignments(systemd)
   assert.ok(Object.keys(shown).length >= 4)
-  // A shell reads the file as well, before it runs `parley keys create`.
+  // The guide lets a shell read this file before it runs `parley keys create`, so the file must be a valid shell script.
   const url = shown.DATABASE_URL ?? ''
   assert.match(url, /&/)
   const sourced = spawnSync('sh', [

@@ -1,6 +1,6 @@
 /**
- * Runs each of examples/ as its header says, outside the clone, with a real server and real callbacks. An example is skipped,
- * with the reason, if it needs a program that this machine doesn't have.
+ * Runs each of examples/ as its header says, outside the clone, with a real server and real callbacks. An example that needs a
+ * program missing on this machine is skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -32,11 +32,10 @@ const noNginx = missing('nginx', '-v')
 interface Scene {
   readonly parley: Parley
   readonly place: Installation
-  /** Environment variables for the example: the server's address, and the account's API key and secret. */
   readonly env: Readonly<Record<string, string>>
 }
 
-/** @param upstream the base URL of a model server; without one, the simulator answers */
+/** @param upstream the base URL of a model server. Without it, the simulator answers */
 async function scene(t: TestContext, upstream?: string): Promise<Scene> {
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
   const parley = await startParley(t, { settings, ...(upstream !== undefined && { upstream }) })
@@ -46,7 +45,6 @@ async function scene(t: TestContext, upstream?: string): Promise<Scene> {
   return { parley, place: await installation(t), env }
 }
 
-/** Runs a copy of the file in a project that has only the packages that the file imports. */
 async function run(
   { place, env }: Scene,
   [command, file]: readonly [command: string, file: string],
@@ -59,7 +57,7 @@ async function run(
   for (const name of ['express', 'zod']) {
     await symlink(join(CLONE, 'node_modules', name), join(folder, 'node_modules', name))
   }
-  // The source of the client needs no build. The built package is tested in client-package.test.ts.
+  // The client's source needs no build. client-package.test.ts tests the built package.
   await mkdir(join(folder, 'client'))
   await writeFile(join(folder, 'client/package.json'), '{ "exports": "./src/index.ts" }')
   await symlink(join(CLONE, 'client/src'), join(folder, 'client/src'))
@@ -74,10 +72,6 @@ async function printed(program: Program): Promise<string> {
   return program.stdout
 }
 
-/**
- * Asserts that the receiver rejects callbacks with another secret's signature, changed ones and old ones, and accepts a valid
- * one.
- */
 async function assertVerifies(url: string, secret: string): Promise<void> {
   const changed = signedCallback(secret)
   assert.equal(await post(url, signedCallback(makeSecret())), 401)
@@ -119,7 +113,7 @@ test('parley.py waits, cancels and verifies a callback', { timeout, skip: noPyth
 test('parley.py also works with a model that answers at once', { timeout, skip: noPython }, async (t) => {
   const models = await startModelServer({}, t)
   const here = await scene(t, models.baseUrl)
-  // `Name a river` gets its answer when all other jobs have ended, among them the job that the program tries to cancel.
+  // The program tries to cancel a job. `Name a river` gets its answer only when that job and all others have ended.
   models.script = ({ body }) => (JSON.stringify(body).includes('Name a river') ? reply.stall() : undefined)
   void models.received(3).then(async () => {
     const ended = async () => (await here.parley.store.depth()).assigned === 1
@@ -147,7 +141,6 @@ for (const [command, file, skip] of [
   })
 }
 
-/** Starts `sh parley.sh receive` for each connection, as inetd does. */
 async function inetd(t: TestContext, env: Readonly<Record<string, string>>) {
   const reports: Promise<string>[] = []
   const server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -195,7 +188,6 @@ test('zod-answers.ts gets a typed answer', { timeout }, async (t) => {
   assert.match(said, /^simulated name: \d+ km through .+\nmeasured in \d{4}\n$/)
 })
 
-/** Sends a single create on a new connection; resolves with the status. */
 function create(socketPath: string, key: string, content: string): Promise<number | undefined> {
   const body = JSON.stringify({
     model: 'gpt-5-mini',

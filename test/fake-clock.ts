@@ -1,5 +1,5 @@
 /**
- * A clock for tests that stands still until the test advances it.
+ * Provides a clock for tests that stands still until the test advances it.
  *
  *     const clock = new FakeClock()
  *     const answer = router.ask(question, signal)
@@ -24,12 +24,12 @@ export class FakeClock implements Clock {
   readonly #timers = new Set<Timer>()
   readonly #watchers = new Set<Watcher>()
 
-  /** @param startMs the first time in Unix milliseconds; by default an arbitrary one, Friday 2026-01-02 03:04:05 UTC */
+  /** @param startMs the first time in Unix milliseconds, by default Friday 2026-01-02 03:04:05 UTC */
   constructor(startMs = Date.UTC(2026, 0, 2, 3, 4, 5)) {
     this.#wallMs = startMs
   }
 
-  /** Returns whole milliseconds, like the system's clock, even if the time has a fraction. */
+  /** Returns whole milliseconds, as the system's clock does, even if the time has a fraction. */
   nowMs(): number {
     return Math.floor(this.#wallMs)
   }
@@ -50,8 +50,8 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time forward. Timers that are due run in order, each at its own time; so do timers that these set. Code that awaits a
-   * promise continues only after this call has returned.
+   * Timers that are due run in order, each at its own time, and so do the timers that they set. Code that awaits a promise
+   * continues only after this call has returned.
    */
   advance(ms: number): void {
     const end = this.#steadyMs + ms
@@ -64,7 +64,7 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time forward as when a machine sleeps: each due timer fires once, at the end. For days, `advance` would fire a timer
+   * Moves time forward as when a machine sleeps: each due timer fires once, at the end. Over days, `advance` would fire a timer
    * of one second hundreds of thousands of times.
    */
   skip(ms: number): void {
@@ -77,14 +77,13 @@ export class FakeClock implements Clock {
     this.#wallMs += ms
   }
 
-  /** Returns the milliseconds until each pending timer fires, soonest first. */
   pending(): readonly number[] {
     return [...this.#timers].map((timer) => timer.at - this.#steadyMs).sort((a, b) => a - b)
   }
 
   /**
-   * Resolves with the milliseconds of a timer that `accept` returns true for: a pending timer, or else the next one set. A test
-   * thereby knows that the tested code has started to wait.
+   * Resolves with the milliseconds of a pending timer that `accept` returns true for, or of the next such timer. The test then
+   * knows that the tested code has started to wait.
    */
   timerSet(accept: (ms: number) => boolean = () => true): Promise<number> {
     const waiting = this.pending().find(accept)

@@ -14,10 +14,9 @@ import { ownPath } from './process/packages.ts'
 const run = promisify(execFile)
 const CLONE = fileURLToPath(new URL('..', import.meta.url))
 
-/** The Node on which a user runs npm: the Node that npm uses now, or else the first one on the PATH. */
+/** npm runs on this Node when a user installs the project: the one that npm uses now, or else the first on the PATH. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
-/** Returns all text that npm prints when it installs this project as a dry run, on `node` and without user settings. */
 async function install(node: string, ...options: readonly string[]): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name))
   const path = [...(isAbsolute(node) ? [dirname(node)] : []), ...ownPath()].join(delimiter)

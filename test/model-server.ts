@@ -1,6 +1,6 @@
 /**
- * A model server for tests: real HTTP on a free port of 127.0.0.1. It records every request, answers each with a valid chat
- * completion, and misbehaves if a script says so.
+ * Runs a model server for tests: real HTTP on a free port of 127.0.0.1. The server records every request, answers each with a
+ * valid chat completion, and misbehaves if a script says so.
  *
  *     const server = await startModelServer({}, t)
  *     // … point an upstream at server.baseUrl …
@@ -33,51 +33,45 @@ import type { Lifetime } from './parley.ts'
 export type ChatRequest = ChatCompletionCreateParamsNonStreaming
 
 export interface Received {
-  /** The number of the request, counted from 0 at the server's start. */
+  /** Counts from 0 at the server's start. */
   readonly index: number
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** The body as received. `body` is the parsed body: an empty object if the request has none, as `GET /models`. */
+  /** `text` is the body as received. `body` is an empty object if the request has no body, as `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
-  /** `answered` once the response is sent; `cut` if the connection was closed before. */
+  /** `answered` once the response is sent. `cut` if the connection was closed before. */
   readonly ended: Promise<'answered' | 'cut'>
-  /** Returns how many bytes of this response have been sent on the connection so far. */
   readonly sentBytes: () => number
 }
 
-/** Answers a request. The function may return before it has answered, and may never answer. */
+/** The function may return before it has answered, and may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** Chooses the reply to a request. If undefined, the request is echoed, and `GET /models` returns a list of one model. */
+/** If undefined, the request is echoed, and `GET /models` returns a list of one model. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
-  /** The value for the upstream's `base_url`. */
+  /** An upstream with this `base_url` calls the server. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** The reasons why Node's HTTP server responded with 400 by itself. */
+  /** Node's HTTP server responded with 400 by itself for these reasons. */
   readonly connectionErrors: readonly string[]
-  /** Chooses the reply to each request; by default, each is answered with its last user message. */
+  /** By default, each request is answered with its last user message. */
   script: Script
-  /** Returns the requests for completions, without those for the list of models. */
   completions(): readonly Received[]
   /** Resolves when `count` requests have arrived since the start, including their bodies. */
   received(count: number): Promise<void>
-  /** Returns the number of requests that are being answered now. `mostRunning` returns the maximum so far. */
+  /** `running` counts the requests that have no complete response yet. `mostRunning` returns the maximum so far. */
   running(): number
   mostRunning(): number
-  /** Answers all requests that are stalled now; requests that come later stall again. */
+  /** Answers all requests that are stalled now. Later requests stall again. */
   release(): void
-  /** Answers the request that has been stalled longest. */
   releaseNext(): void
-  /** Returns the number of connections accepted since the start. */
   connections(): number
   /** Resets every connection and refuses new ones, as the operating system does after a process was killed. */
   kill(): Promise<void>
-  /** Listens again on the same port, after `kill`. */
   start(): Promise<void>
-  /** Ends every connection and stops listening. */
   close(): Promise<void>
 }
 
@@ -87,7 +81,6 @@ export interface ModelServerOptions {
   readonly keep?: boolean
 }
 
-/** @param t the server is closed when the test ends */
 export async function startModelServer(
   options: ModelServerOptions = {},
   t?: Lifetime,
@@ -99,22 +92,19 @@ export async function startModelServer(
 }
 
 export const reply = {
-  /** Echoes the last user message. Its `usage` counts characters, so that tests can predict the numbers. */
+  /** Echoes the last user message. `usage` counts characters, so that tests can predict the numbers. */
   echo: (): Reply => (request, response) => {
     sendJson(response, 200, chatCompletion(request.body, { content: echoOf(request.body) }))
   },
   text: (content: string): Reply => completion({ content }),
-  /** A text that ends at the model's length limit. */
   truncated: (content: string | null): Reply => completion({ content, finish: 'length' }),
-  /** The list of models, in the form of `GET /models`. */
   models: (...ids: readonly string[]): Reply => {
     return (_request, response) => sendJson(response, 200, modelList(ids))
   },
-  /** An answer whose content is the value as JSON. */
   json: (value: unknown): Reply => completion({ content: JSON.stringify(value) }),
   refusal: (refusal = 'I cannot help with that.'): Reply => completion({ content: null, refusal }),
   contentFilter: (content = ''): Reply => completion({ content, finish: 'content_filter' }),
-  /** Any status. Without a body, the response has an error object as OpenAI sends it. */
+  /** Without a body, the response has an error object as OpenAI sends it. */
   status:
     (status: number, extra: { headers?: Record<string, string>; body?: unknown } = {}): Reply =>
     (_request, response) => {
@@ -133,13 +123,11 @@ export const reply = {
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
     response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy())
   },
-  /** Answers with `then`, but only after `server.release()`. */
   stall:
     (then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
       stalled(server).push(() => then(request, response, server))
     },
-  /** Answers with `then` after `ms` milliseconds of real time. */
   after:
     (ms: number, then: Reply = reply.echo()): Reply =>
     (request, response, server) => {
@@ -154,15 +142,12 @@ export const reply = {
     const timer = setInterval(() => response.write(' '), 1)
     response.once('close', () => clearInterval(timer))
   },
-  /** Status 200 with a body that is not JSON. */
   garbage: (text = '<html>It works!</html>'): Reply => rawly(text),
-  /** Text that is not HTTP, then the end of the connection. */
   notHttp: (): Reply => (_request, response) => {
     response.socket?.end('SSH-2.0-OpenSSH_9.9\r\n')
   },
-  /** Status 200 with JSON that is not a chat completion. */
   notACompletion: (value: unknown = { object: 'list', data: [] }): Reply => rawly(JSON.stringify(value)),
-  /** An answer of this many bytes, sent no faster than the client reads. With `declare`, the headers contain its length. */
+  /** Sends this many bytes, no faster than the client reads. With `declare`, the headers contain the length. */
   huge: (bytes: number, { declare = false } = {}): Reply => hugeReply(bytes, declare),
 }
 
@@ -172,7 +157,6 @@ interface Content {
   readonly finish?: ChatCompletion.Choice['finish_reason']
 }
 
-/** Makes a chat completion as OpenAI sends it, for tests that write their own reply. */
 export function chatCompletion(request: ChatRequest, { content, refusal, finish }: Content): ChatCompletion {
   const input = request.messages.reduce((sum, message) => sum + String(message.content).length, 0)
   const output = (content ?? refusal ?? '').length
@@ -193,7 +177,6 @@ export function chatCompletion(request: ChatRequest, { content, refusal, finish 
   }
 }
 
-/** Makes the list of models as OpenAI sends it. */
 export function modelList(ids: readonly string[]): unknown {
   const data = ids.map((id) => ({ id, object: 'model', created: 1_767_323_045, owned_by: 'test' }))
   return { object: 'list', data }
@@ -208,7 +191,6 @@ function completion(content: Content): Reply {
   return (request, response) => sendJson(response, 200, chatCompletion(request.body, content))
 }
 
-/** Returns whether the request is for the list of models. */
 export function isModelList({ method, path }: Received): boolean {
   return method === 'GET' && /\/models\/?(\?|$)/.test(path)
 }
@@ -297,7 +279,7 @@ class RecordingServer implements ModelServerForTests {
       )
       socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
     })
-    // Idle connections of clients stay open for the whole test.
+    // Idle connections of clients must stay open for the whole test.
     this.#server.keepAliveTimeout = 0
   }
 
@@ -353,8 +335,8 @@ class RecordingServer implements ModelServerForTests {
   }
 
   #take(request: IncomingMessage, response: ServerResponse): void {
-    // At its start, a Parley checks once whether its model servers respond. That check is not recorded, because tests count the
-    // calls of jobs.
+    // At its start, a Parley checks once whether its model servers respond. Tests count the calls of jobs, so that check is not
+    // recorded.
     if (request.headers['user-agent'] === 'parley-start') {
       sendJson(response, 200, modelList(['a-model']))
       return

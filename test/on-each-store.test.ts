@@ -1,6 +1,6 @@
 /**
- * Tests that every test of the HTTP API runs on each store (some only in the long form), and that each suite uses the store in
- * its name.
+ * Tests that every test of the HTTP API runs on each store (some only in the long form), that each suite uses the store in its
+ * name, and that no suite starts a server before its first test.
  */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { startParley, temporaryFolder } from './parley.ts'
 
 const TESTS = fileURLToPath(new URL('.', import.meta.url))
 
-/** Test files that must run on each store. A dashboard file takes seconds, so only those about stored data are among them. */
+/** These test files must run on each store. A dashboard file takes seconds, so only those about stored data are among them. */
 const ON_EACH_STORE = [
   'client/**/*.test.ts',
   'http/**/*.test.ts',
@@ -21,7 +21,7 @@ const ON_EACH_STORE = [
   'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
-/** Of these, the test files that run on SQLite only, except in the long form: their result depends on no store. */
+/** Among them, the result of these files depends on no store, so they run on SQLite only, except in the long form. */
 const ON_ANY_STORE = [
   'client/**/*.test.ts',
   'http/{broken-requests,documents,fields,length-limits,schemas,model-roles,long-bodies}.test.ts',
@@ -37,6 +37,13 @@ test('no test file declares tests for one store only', () => {
     return !declares.test(text) || /^(test|describe)\(/m.test(text)
   })
   assert.deepEqual(wrong, [], 'declare their tests within onEachStore')
+})
+
+test('no suite of HTTP tests starts a server while it is declared', () => {
+  const files = globSync('{client,hostile,http,v1}/**/*.ts', { cwd: TESTS })
+  const wrong = files.filter((file) => /\(\s*\{ after \}/.test(readFileSync(join(TESTS, file), 'utf8')))
+  // The tests of the walk are its steps, so a name pattern cannot select some of them.
+  assert.deepEqual(wrong, ['http/openapi-walk.test.ts'], 'use shareStage or beforeTests')
 })
 
 const databases = new Map<string, boolean>()

@@ -20,10 +20,9 @@ import { makeEmptyFile } from './support/empty-file.ts'
 import { LONG } from './support/long-form.ts'
 
 interface StoreForTests {
-  /** The store's name, for the names of suites. */
   readonly name: string
   /**
-   * Returns the database URL that belongs to the folder, the same at each call.
+   * The same folder always gets the same URL.
    * @param nowMs the test's time in Unix milliseconds
    */
   databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string>
@@ -38,13 +37,12 @@ const SQLITE: StoreForTests = {
   },
 }
 
-/** The URL of the Postgres schema that belongs to each folder. */
 const schemas = new Map<string, Promise<string>>()
 
 const POSTGRES: StoreForTests = {
   name: 'Postgres',
   databaseUrl: async (t, folder, nowMs) => {
-    // Loaded only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
+    // This import runs only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
     const { emptyTables } = await import('./postgres/emptied-schemas.ts')
     const schema = schemas.get(folder) ?? emptyTables(t, nowMs)
     schemas.set(folder, schema)
@@ -54,10 +52,7 @@ const POSTGRES: StoreForTests = {
 
 const STORES: Readonly<Record<string, StoreForTests>> = { sqlite: SQLITE, postgres: POSTGRES }
 
-/**
- * The store of the suite that is running. It depends on the asynchronous context, because all suites of a file are declared at
- * the same time.
- */
+/** All suites of a file are declared at the same time, so the store depends on the asynchronous context. */
 const current = new AsyncLocalStorage<StoreForTests>()
 
 export function onEachStore(declareTests: () => void | Promise<void>): void {
@@ -65,8 +60,8 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
 }
 
 /**
- * Declares tests that depend on no store, such as tests of the client. They run on Postgres only in the long form, or if
- * `TEST_STORE` selects it.
+ * The tests depend on no store, such as tests of the client. They run on Postgres only in the long form, or if `TEST_STORE`
+ * selects it.
  */
 export function onAnyStore(declareTests: () => void | Promise<void>): void {
   declareOn(selectedStores(LONG ? Object.values(STORES) : [SQLITE]), declareTests)
@@ -80,7 +75,7 @@ function declareOn(stores: readonly StoreForTests[], declareTests: () => void | 
 }
 
 /**
- * Returns the database URL in the store on which the test runs: SQLite for tests outside `onEachStore`.
+ * Returns the URL of a database in the store of the test. Tests outside `onEachStore` use SQLite.
  * @param nowMs the test's time in Unix milliseconds
  */
 export function databaseUrl(t: Lifetime, folder: string, nowMs: number): Promise<string> {

@@ -26,19 +26,16 @@ import { databaseUrl } from './on-each-store.ts'
 export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
-  /** The contents of the configuration file. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for all models; without one, the simulator answers. */
+  /** All models use the model server at this URL. Without it, the simulator answers. */
   readonly upstream?: string
-  /** The API key that Parley sends to the model server. */
   readonly upstreamKey?: string
   /** If true, the limit of concurrent calls comes from the settings or the default. Otherwise it is 256 from the start. */
   readonly findsConcurrency?: boolean
-  /** Additional environment variables. */
   readonly env?: Environment
   readonly clock?: Clock
   readonly role?: Role
-  /** A folder that outlives this Parley, so that the test can start another one on the same database. */
+  /** The folder outlives this Parley, so that the test can start another one on the same database. */
   readonly folder?: string
 }
 
@@ -50,7 +47,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** The duration of a Parley: a test, or a whole file with `after` of node:test. */
+/** A lifetime is a test, or a whole file with `after` of node:test. */
 export interface Lifetime {
   after(end: () => unknown): void
 }
@@ -64,7 +61,6 @@ export interface Parley {
   readonly url: string
   readonly store: Store
   readonly folder: string
-  /** The URL of the Parley's database. */
   readonly database: string
   readonly log: LogLine[]
   /** Creates an API key. The account is named after the tier unless `account` is passed. */
@@ -72,12 +68,11 @@ export interface Parley {
   post(path: string, body: unknown, key?: string, headers?: Record<string, string>): Promise<Answer>
   get(path: string, key?: string, headers?: Record<string, string>): Promise<Answer>
   request(path: string, init: RequestInit): Promise<Answer>
-  /** Reads the job until it has ended; resolves with that response. */
   ended(jobId: string, key: string): Promise<Answer>
   stop(): Promise<void>
 }
 
-/** Makes a valid job; `over` replaces its fields. */
+/** `over` replaces fields of a valid job. */
 export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate {
   return {
     model: 'gpt-5-mini',
@@ -87,10 +82,11 @@ export function job(over: Readonly<Record<string, unknown>> = {}): SingleCreate 
   } as SingleCreate
 }
 
-/** Turns off the pacing of rejections, because tests send many rejected requests at once, some while the clock stands still. */
+/**
+ * Parley slows down rejections by default, but tests send many rejected requests at once, some while the clock stands still.
+ */
 const UNPACED = { rejections_per_second: 1_000_000 }
 
-/** Starts a Parley that stops when the test ends. */
 export async function startParley(t: Lifetime, options: ParleyOptions = {}): Promise<Parley> {
   const clock = options.clock ?? systemClock
   const folder = options.folder ?? (await temporaryFolder(t))

@@ -20,7 +20,6 @@ import {
   untilTrue,
 } from './support/outage.ts'
 
-/** The number of jobs, each of which takes two minutes. */
 const JOBS = LONG ? 60 : 12
 
 test(`a backlog of ${2 * JOBS} min at one slot completes, with an outage of 50 min in the middle`, async (t) => {

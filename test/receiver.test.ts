@@ -21,7 +21,6 @@ async function start(t: TestContext, reply: () => ReceiverReply = () => ({ kind:
   return { receiver, unread, found: found.promise }
 }
 
-/** Resolves when the receiver has noticed the end of each connection. */
 async function ended({ receiver }: Awaited<ReturnType<typeof start>>): Promise<void> {
   await receiver.allClosed()
   await turn()

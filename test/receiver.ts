@@ -1,6 +1,6 @@
 /**
- * A receiver of callbacks for tests: a real HTTP server on 127.0.0.1 that records its requests, and responds correctly or
- * wrongly as a script says.
+ * Receives callbacks in tests: a real HTTP server on 127.0.0.1 that records its requests, and responds correctly or wrongly as
+ * a script says.
  *
  *     const receiver = await startReceiver({}, t)
  *     receiver.script({ kind: 'answer', status: 503 }, { kind: 'stall' }) // then 200 for all further requests
@@ -16,23 +16,20 @@ import type { Lifetime } from './parley.ts'
 
 export interface ReceivedRequest {
   readonly method: string
-  /** The path and the query, as received. */
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** Names and values in turn, in the spelling and order in which they were received. */
+  /** Names and values alternate, in the spelling and order in which they were received. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** When the whole request had arrived, in Unix milliseconds. */
+  /** The time is that of the end of the request, in Unix milliseconds. */
   readonly atMs: number
-  /** The number of the connection, counted from 1. */
   readonly connection: number
 }
 
-/** How the receiver responds to one request. */
 export type ReceiverReply =
   | {
       readonly kind: 'answer'
-      /** 200 if absent. */
+      /** The default is 200. */
       readonly status?: number
       readonly headers?: { readonly [name: string]: string }
       readonly body?: string | Uint8Array
@@ -44,52 +41,43 @@ export type ReceiverReply =
   | { readonly kind: 'stall'; readonly afterHeaders?: boolean }
   /** Resets the connection before the response, or in the middle of the body of a 200. */
   | { readonly kind: 'reset'; readonly when: 'before' | 'middle' }
-  /** A 200 whose body is sent byte by byte and never ends. */
   | { readonly kind: 'drip'; readonly everyMs: number }
-  /** A 200 with a body of this many bytes. */
   | { readonly kind: 'huge'; readonly bytes: number }
-  /** Sends this text instead of a response, then closes the connection. */
   | { readonly kind: 'raw'; readonly text: string }
 
 export interface ReceiverOptions {
-  /** Chooses the response to requests after the script's last one; a plain 200 by default. */
+  /** Responds to requests after the script's last one. The default is a plain 200. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
-  /** Called once for each response that the sender cannot have read: the sender was gone, or the response was never sent. */
+  /**
+   * The receiver calls this once for each response that the sender cannot have read: the sender was gone, or the response was
+   * never sent.
+   */
   readonly onUnread?: (request: ReceivedRequest) => void
-  /** The address to listen on; 127.0.0.1 if absent. */
+  /** The default is 127.0.0.1. */
   readonly host?: string
-  /** The port to listen on, for a receiver that starts again at the same address; any free port if absent. */
+  /** By default, the receiver listens on a free port. A receiver that starts again needs its earlier port. */
   readonly port?: number
-  /** The key and certificate in PEM; the receiver uses TLS if present. */
+  /** Turns TLS on. Key and certificate are in PEM. */
   readonly tls?: Pick<TlsOptions, 'key' | 'cert' | 'SNICallback'>
 }
 
 export interface Receiver {
-  /** `http://127.0.0.1:PORT`, without a trailing slash. */
+  /** The URL has no trailing slash. */
   readonly url: string
   readonly port: number
-  /** All requests so far, in the order in which they were complete. */
   readonly requests: readonly ReceivedRequest[]
-  /** Returns the number of connections accepted so far. */
   connections(): number
-  /** Returns the number of connections that are open now. */
   open(): number
-  /** Resolves when no connection is open. */
   allClosed(): Promise<void>
-  /** Appends replies to the script, one for each further request. */
   script(...replies: readonly ReceiverReply[]): void
-  /** Resolves with all requests when there are at least `count`. */
   received(count: number): Promise<readonly ReceivedRequest[]>
-  /** Responds to all requests that are stalled now. */
   release(): void
-  /** Closes all connections at once and stops listening. */
   close(): Promise<void>
 }
 
 const OK: ReceiverReply = { kind: 'answer' }
 const CHUNK = Buffer.alloc(65_536, 'x')
 
-/** @param t the receiver is closed when the test ends */
 export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime): Promise<Receiver> {
   const { host = '127.0.0.1', onUnread } = options
   const requests: ReceivedRequest[] = []
@@ -98,7 +86,7 @@ export async function startReceiver(options: ReceiverOptions = {}, t?: Lifetime)
   const stalled = new Set<ServerResponse>()
   const { changed, when } = watch()
   /**
-   * The number of each connection, by remote port. A TLS connection has two sockets, which have only the remote port in common.
+   * Maps remote ports to numbers of connections. A TLS connection has two sockets, which have only the remote port in common.
    */
   const numbers = new Map<number | undefined, number>()
   const watchUntilRead = answerWatch()
@@ -208,7 +196,7 @@ function readRequest(
  *
  * - A response was read if another request follows on its connection, or if the connection ends in order.
  * - The operating system resets a connection whose other side is gone. If the other side was gone before the response, the next
- *   write fails; if it left the response unread, reading fails.
+ *   write fails. If it left the response unread, reading fails.
  * - In all other cases, the response counts as read.
  */
 function answerWatch(): (response: ServerResponse, onUnread: () => void) => void {
@@ -225,7 +213,7 @@ function answerWatch(): (response: ServerResponse, onUnread: () => void) => void
     }
     const read = () => settle(false)
     const lost = () => settle(true)
-    // If the receiver itself has ended the connection, nothing can be written to find out, so the response counts as read.
+    // If the receiver itself has ended the connection, it cannot write to find out, so the response counts as read.
     const probe = () => (socket.writable ? socket.write('\n', (error) => settle(Boolean(error))) : read())
     socket.once('error', lost).prependOnceListener('end', probe)
     response.once('close', () => {
@@ -263,7 +251,6 @@ function perform(reply: ReceiverReply, response: ServerResponse, stalled: Set<Se
   }
 }
 
-/** Writes bytes as fast as the other side reads them, until the connection closes. */
 function pour(response: ServerResponse, bytes: number): void {
   let left = bytes
   const more = () => {

@@ -1,7 +1,6 @@
-/** Measures claims from a long queue, one job and many at a time: the same on both stores and on a peer. */
+/** Measures claims from a long queue, one job at a time and many at a time, in the same way for both stores and for a peer. */
 import { type Latencies, summarise } from '../load/percentiles.ts'
 
-/** A side that claims jobs, settles them and replaces them by new ones. */
 interface Claiming {
   claims(times: number, jobs: number): Promise<number[]>
 }
@@ -13,15 +12,13 @@ interface Times {
 
 const TIMES: Times = { one: 400, many: 80 }
 export const MANY = 256
-/** Unmeasured claims, so that no side pays for compilation or for the first reads of its pages. */
+/** Compilation and the first reads of a side's pages happen during these claims, which are not measured. */
 const WARM_UP = { one: 100, many: 30 }
-/** How many jobs `claimAll` claims, settles and replaces. */
 export const JOBS_OF_A_ROUND = TIMES.one + TIMES.many * MANY
 
 export interface Measured {
   readonly one: Latencies
   readonly many: Latencies
-  /** Jobs claimed, settled and replaced per second, in claims of MANY. */
   readonly drainedPerSecond: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Measures a claim on Postgres when the queue is long, and when an old snapshot (of a report that runs for hours, or a
- * transaction left open) keeps vacuum from removing claimed rows. Compares two databases on one server, in alternating turns.
+ * Measures claims on Postgres when the queue is long, and when an old snapshot keeps vacuum from removing claimed rows. A long
+ * report or a transaction that somebody left open holds such a snapshot. Two databases on one server take turns.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -20,12 +20,12 @@ import { QueueStore } from './queue-store.ts'
 const SHORT = 10_000
 const LONG = 1_000_000
 const CONTENT = 'x'.repeat(900)
-/** There are fewer than ours, because the peer's claims may slow down with the length of its queue. */
+/** The peer makes fewer claims than Parley, because its claims may slow down as its queue grows. */
 const PEER_TIMES = { one: 100, many: 20 }
-/** The target for the peer's 99th percentile of a claim over ours, at the same length. */
+/** The 99th percentile of the peer's claims must be at least this many times Parley's, at the same queue length. */
 const PEER_TARGET = 100
 const TARGET = 1.25
-/** The rows of these tables are not analyzed, as in the first minutes of a new service, when a table fills up. */
+/** Postgres has no statistics for these tables, as in the first minutes of a new service. */
 const NEVER_ANALYZED = ['open_jobs']
 
 const QUEUED = 'select count(*) from open_jobs where turn is not null'
@@ -66,7 +66,7 @@ async function measure(postgres: Postgres, { rounds, ...options }: BenchOptions)
     await postgres.settle(side)
   }
   await lookAtPlans('fresh')
-  // The first run is not measured, so that neither side pays for compilation.
+  // Compilation must not count for either side, so the first claims are not measured.
   for (const side of SIDES) await warmUpClaims(stores[side])
   const fresh = await interleaved(SIDES, rounds, (side) => claimAll(stores[side]))
   const peer = await measurePeer(postgres, waiting, rounds)
@@ -105,7 +105,6 @@ async function filled(postgres: Postgres, side: Side, jobs: number): Promise<Que
   return store
 }
 
-/** Measures pg-boss with as many queued jobs; returns nothing if it is not installed. */
 async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Promise<Measured[]> {
   const missing = pgbossMissing()
   if (missing) {
@@ -121,8 +120,8 @@ async function measurePeer(postgres: Postgres, jobs: number, rounds: number): Pr
 }
 
 /**
- * Opens a snapshot in each database, because a snapshot keeps vacuum back only in its own. Returns a function that releases
- * them.
+ * Opens one snapshot in each database, because a snapshot affects vacuum only in its own database. Returns a function that
+ * releases both.
  */
 async function holdSnapshots(postgres: Postgres): Promise<() => Promise<void>> {
   const clients = await Promise.all(SIDES.map((side) => postgres.connect(side)))

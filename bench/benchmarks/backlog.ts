@@ -1,7 +1,7 @@
 /**
- * Measures a claim from the SQLite store, in turns with ten thousand and with a million (or ten million) queued jobs. SQL writes
- * each queue once, and every round works on a copy of its file. After each claim the jobs are settled and as many accepted, so
- * that the queue keeps its length and its fair order.
+ * Measures claims on SQLite, in turns with ten thousand and with a million (or ten million) queued jobs. Each round works on a
+ * copy of a prepared file. After each claim, the benchmark settles the jobs and adds as many new ones, so the queue keeps its
+ * length.
  */
 import { closeSync, constants, copyFileSync, fsyncSync, openSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -60,7 +60,7 @@ async function measure(folder: string, { rounds, waiting, full }: BenchOptions):
 async function measureCopy(folder: string, side: Side, length: number, content: string): Promise<Measured> {
   const path = join(folder, 'round.db')
   copyFileSync(join(folder, `${side}.db`), path, constants.COPYFILE_FICLONE)
-  // The copy is synced now, so that no commit waits for it to reach the disk.
+  // Without this sync, the first measured commit would also write the copied file to the disk.
   const file = openSync(path, 'r+')
   fsyncSync(file)
   closeSync(file)

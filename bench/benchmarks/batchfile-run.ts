@@ -14,23 +14,24 @@ export type BatchfileStore = 'sqlite' | 'postgres'
 
 export interface BatchfileRun {
   readonly store: BatchfileStore
-  /** Whether the jobs are lines of a file, or come in native batches with keys. */
+  /**
+   * With `file`, the jobs are lines of a file at /v1/batches. With `jobs`, they come in native batches with idempotency keys.
+   */
   readonly side: 'file' | 'jobs'
   readonly lines: number
 }
 
 export interface Finished {
   /**
-   * The rate from the first byte of the upload to the last byte of the results, or from the first batch until all jobs have
-   * ended.
+   * The measured time of a file ends with the last byte of its results. That of native batches ends when all jobs have
+   * finished.
    */
   readonly perSecond: number
-  /** CPU time for each line, of the node and of Postgres. */
+  /** CPU times are per line. */
   readonly cpuUs: number
   readonly databaseCpuUs: number
-  /** The peak resident memory, less that of the node before the run. */
+  /** The figure is the node's peak resident memory minus its memory before the run. */
   readonly moreMiB: number
-  /** Latencies of the other account's creates, in ms. */
   readonly quiet: Latencies
   readonly meanwhile: Latencies
 }
@@ -38,7 +39,7 @@ export interface Finished {
 const ANSWER_MS = 20
 const CONCURRENCY = 256
 const BYTES = 1024
-/** The same number as in the benchmark `ingest`. */
+/** The benchmark `ingest` uses the same number, so the results can be compared. */
 const JOBS_EACH = 30
 const CONNECTIONS = 16
 const QUIET_CREATES = 200
@@ -66,7 +67,7 @@ export async function runBatchfile({ store, side, lines }: BatchfileRun): Promis
     if (side === 'file') await runFile(parley, lines)
     else {
       await runJobs(parley, lines)
-      // One answer of the other account may be in transit.
+      // The model may have answered one create that `creates.made` does not include yet, so the count can be too high by one.
       const count = async (of: () => Promise<number>) => (await of()) - creates.made
       const answered = async () =>
         (await rig.model.ask<{ count: number }>({ kind: 'answered?' }, 'answered')).count
@@ -97,14 +98,12 @@ export async function runBatchfile({ store, side, lines }: BatchfileRun): Promis
   }
 }
 
-/** A file or a batch of the API. */
 interface Resource {
   readonly id: string
   readonly status: string
   readonly output_file_id: string
 }
 
-/** Uploads the file, waits for its batch, and downloads the results. */
 async function runFile({ port, key }: Parley, lines: number): Promise<void> {
   const url = `http://127.0.0.1:${port}/v1`
   const ask = async (path: string, init: RequestInit = {}) => {
@@ -131,7 +130,6 @@ async function runFile({ port, key }: Parley, lines: number): Promise<void> {
   assertThat(count === lines, `${count} of ${lines} lines have an answer`)
 }
 
-/** Creates the jobs in batches. */
 async function runJobs({ port, key }: Parley, jobs: number): Promise<void> {
   const starts = Array.from({ length: Math.ceil(jobs / JOBS_EACH) }, (_, at) => at * JOBS_EACH).values()
   const send = async () => {
@@ -178,7 +176,6 @@ function otherKey({ dataFolder }: Parley, database: string | undefined): string 
   return spawnSync(process.execPath, args, { cwd: dataFolder.folder, env, encoding: 'utf8' }).stdout.trim()
 }
 
-/** Creates jobs of one account, one at a time. */
 class Creates {
   readonly #parley: Parley
   readonly #key: string
@@ -190,7 +187,6 @@ class Creates {
     this.#key = key
   }
 
-  /** Returns the latencies of creates while `work` runs. */
   async during(work: () => Promise<void>): Promise<Latencies> {
     let isDone = false
     this.#tookMs = []
@@ -202,7 +198,6 @@ class Creates {
     return summarise(this.#tookMs)
   }
 
-  /** Resolves after this many creates. */
   async count(count: number): Promise<void> {
     while (this.#tookMs.length < count) await passed(LOOK_MS)
   }

@@ -1,6 +1,6 @@
 /**
- * Compares a file of lines as a batch at /v1/batches, from its upload to the download of its results, with the same jobs in
- * native batches.
+ * Compares a batch at /v1/batches, from the upload of its file to the download of its results, with the same jobs in native
+ * batches.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
@@ -10,7 +10,7 @@ import { figure, spread, table } from '../harness/table.ts'
 import { type BatchfileStore, type Finished, runBatchfile } from './batchfile-run.ts'
 
 const STORES: readonly BatchfileStore[] = ['sqlite', 'postgres']
-/** The most lines that a file may have. */
+/** Parley's default limit for the lines of a file. */
 const MAX_LINES = 50_000
 const TARGETS = { rate: 0.8, memoryMiB: 250, others: 1.5 }
 

@@ -1,4 +1,4 @@
-/** Writes the callback report: tables, stored results and their picture. */
+/** Reports the callback benchmarks: prints tables, stores results and draws the picture. */
 import type { BenchOptions } from '../harness/benchmark.ts'
 import { type Bar, writePicture } from '../harness/picture.ts'
 import { keepResults, pictureOf } from '../harness/results.ts'
@@ -18,7 +18,6 @@ export interface Delivery {
   readonly runs: ReadonlyMap<CallbacksSideName, readonly Delivered[]>
 }
 
-/** The steady load, without black holes and with them. */
 export type SteadyRuns = ReadonlyMap<'without' | 'with', readonly Steady[]>
 
 const TITLES: Readonly<Record<CallbacksSideName, string>> = {
@@ -27,7 +26,10 @@ const TITLES: Readonly<Record<CallbacksSideName, string>> = {
   bullmq: 'BullMQ',
 }
 interface Targets {
-  /** Targets: the least rate of ours over theirs, and the greatest ratio of CPU times of a callback, including the database. */
+  /**
+   * `rate` is the least acceptable ratio of Parley's rate to the peer's. `cpu` is the greatest acceptable ratio of CPU times
+   * per callback, including the database.
+   */
   readonly rate?: number
   readonly cpu?: number
 }
@@ -36,7 +38,7 @@ const TARGETS: Readonly<Record<CallbacksSideName, Targets>> = {
   bare: { rate: 0.6 },
   bullmq: { cpu: 0.6 },
 }
-/** The target for the 99th percentile with black holes over that without. */
+/** With black holes, the 99th percentile may be at most this many times as long as without them. */
 const STEADY_TARGET = 1.2
 
 const DELIVERY_FIGURES = {
@@ -97,7 +99,6 @@ export function reportDeliveries(deliveries: readonly Delivery[]): string {
   return table(head, rows)
 }
 
-/** Returns a percentile with black holes divided by the same without. */
 function withOver(runs: SteadyRuns, of: (run: Steady) => number): Spread {
   return ratios(runs.get('with') ?? [], runs.get('without') ?? [], of)
 }

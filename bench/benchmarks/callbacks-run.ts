@@ -1,4 +1,4 @@
-/** Measures one delivery of owed callbacks, from the first arrival at a responding host to the last. */
+/** Measures how fast one side delivers stored callbacks, from the first arrival at a host that answers to the last. */
 import { assertThat } from '../harness/invariants.ts'
 import type { Receivers } from '../harness/receivers.ts'
 import { waitForCount } from '../harness/wait-for-count.ts'
@@ -11,19 +11,15 @@ import {
 } from './callbacks-sides.ts'
 
 export interface DeliveryOptions extends Omit<CallbacksSideOptions, 'receiversPort'> {
-  /** Hosts that never answer. */
   readonly holes: number
 }
 
 export interface Delivered {
-  /** Callbacks per second to hosts that answer. */
   readonly perSecond: number
-  /** CPU time per callback in microseconds: of the sending process, and of its database. */
+  /** CPU times are per callback. `senderCpuUs` covers the process that sends. */
   readonly senderCpuUs: number
   readonly databaseCpuUs: number
-  /** How busy the receivers were, as a share of one core. */
   readonly receiversBusy: number
-  /** Connections opened, including those to black holes. */
   readonly connections: number
 }
 
@@ -60,7 +56,6 @@ export async function deliver(
   }
 }
 
-/** Returns how many callbacks go to hosts that answer, if the hosts take turns. */
 export function countAnswered({ callbacks, holes }: { callbacks: number; holes: number }): number {
   const silent = blackHoles(holes)
   const indexes = Array.from({ length: callbacks }, (_, index) => index)

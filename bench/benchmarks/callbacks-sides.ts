@@ -1,4 +1,4 @@
-/** The sides that deliver owed callbacks. Each has all of the callbacks before it starts. */
+/** Defines the sides of the callback benchmark. Each side has stored all callbacks before it starts to deliver. */
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -16,13 +16,11 @@ export interface CallbacksSideOptions extends CallbackSettings {
 }
 
 export interface CallbacksSide {
-  /** Starts the delivery; resolves with the process that delivers. */
   begin(): Promise<Child>
-  /** Other processes whose CPU time counts as the database's. */
   readonly servers: readonly Worked[]
-  /** Returns how many callbacks are recorded as delivered: durably on Parley and Redis. */
+  /** On Parley and Redis, a callback counts only once its delivery is recorded durably. */
   delivered(): Promise<number>
-  /** Stops the side, then checks that this many callbacks are recorded as delivered, and all others as owed. */
+  /** Throws unless exactly this many callbacks are recorded as delivered, and all others as pending. */
   finish(delivered: number): Promise<void>
 }
 

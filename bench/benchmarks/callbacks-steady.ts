@@ -1,4 +1,7 @@
-/** Puts a steady load of jobs with callbacks on a running Parley, and measures how soon responding hosts get their callbacks. */
+/**
+ * Sends jobs with callbacks to a running Parley at a steady rate, and measures how soon the hosts that answer get their
+ * callbacks.
+ */
 import { openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { assertThat } from '../harness/invariants.ts'
 import type { Rig } from '../harness/load-run.ts'
@@ -16,17 +19,15 @@ export interface SteadyOptions {
   readonly holes: number
   readonly bytes: number
   readonly perSecond: number
-  /** The start that is not measured; the black holes are already silent. */
+  /** The warm-up is not measured, but the black holes are already silent. */
   readonly warmUpS: number
   readonly measureS: number
 }
 
 export interface Steady {
-  /** The time from sending the batch until the callback arrives, at hosts that answer. */
+  /** Latency counts from sending the batch until the callback arrives at a host that answers. */
   readonly latencies: Latencies
-  /** How many callbacks black holes received. */
   readonly lost: number
-  /** The used share of one core over the whole load. */
   readonly parleyBusy: number
   readonly receiversBusy: number
 }

@@ -1,6 +1,6 @@
 /**
- * Measures callbacks to 100 hosts that answer after 50 ms, with durable outcomes: how fast owed callbacks are delivered,
- * compared with a bare loop and BullMQ, and whether hosts that never answer delay those to others.
+ * Measures callbacks to 100 hosts that answer after 50 ms. One part measures how fast stored callbacks are delivered, compared
+ * with a bare loop and BullMQ. The other measures whether hosts that never answer delay callbacks to others.
  */
 import { DEFAULTS } from '../../src/config/settings.ts'
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
@@ -28,14 +28,14 @@ const DELAY_MS = 50
 const BYTES = 1024
 const HOLES = 10
 const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
-/** The rate of the steady load. It lasts a multiple of `--seconds` that is longer than an attempt's deadline. */
+/** The steady load lasts `--seconds` times this factor, which must be longer than the deadline of a delivery attempt. */
 const PER_SECOND = 250
 const STEADY_TIMES = 4
 
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {
   sqlite: [
     { holes: 0, sides: ['parley', 'bare', 'bullmq'] },
-    // BullMQ would stall: without a limit per host, the black holes take all its slots.
+    // BullMQ cannot take part: without a limit per host, the black holes would occupy all its slots.
     { holes: HOLES, sides: ['parley', 'bare'] },
   ],
   postgres: [

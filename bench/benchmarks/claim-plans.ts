@@ -1,6 +1,6 @@
 /**
- * Shows how Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. A prepared
- * statement may use a custom or a generic plan, so both are read, in a transaction that is rolled back.
+ * Shows how Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. Postgres
+ * may choose a custom or a generic plan for a prepared statement, so the benchmark reads both. It rolls the claims back.
  */
 
 import pg from 'pg'
@@ -30,9 +30,8 @@ export interface ClaimPlan {
   readonly values: 'known' | 'any'
   readonly ms: number
   readonly pages: number
-  /** Executed scans, as `index (rows)`. */
+  /** Each entry has the form `index (rows)`. */
   readonly scans: readonly string[]
-  /** Non-empty tables that were scanned completely. */
   readonly whole: readonly string[]
 }
 
@@ -40,14 +39,17 @@ const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
 /** Scanning a table with fewer rows than this costs nothing. */
 const SMALL = 100
 
-/** @param from where the scan begins: at the head of the queue or, at most once a second, at the start of the index */
+/**
+ * @param from where the scan begins. A node scans from the start of the index at most once a second, and otherwise from the
+ * head of the queue
+ */
 export async function claimPlans(
   postgres: Postgres,
   database: string,
   limit: number,
   from: 'floor' | 'front',
 ): Promise<ClaimPlan[]> {
-  // The client connects like a node, because connection settings affect plans.
+  // Connection settings affect plans, so the client connects like a node.
   const client = new pg.Client(connectionSettings(postgres.url(database), null))
   await client.connect()
   try {

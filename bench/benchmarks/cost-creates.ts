@@ -1,6 +1,6 @@
 /**
- * Measures a single create at a steady rate: CPU time, and Parley's disk syncs. The sides are Parley on SQLite with and without
- * the keys of the published client, a bare proxy, and with `--against FOLDER` another clone, with keys.
+ * Measures single creates at a steady rate: CPU time, and Parley's disk syncs. The sides are Parley on SQLite with and without
+ * idempotency keys, a bare proxy, and with `--against FOLDER` another clone of Parley.
  */
 import { join } from 'node:path'
 import type { BenchOptions } from '../harness/benchmark.ts'
@@ -18,9 +18,8 @@ const BYTES = 1024
 const MODEL_MS = 1000
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
-/** The time until the connections are open and the load is steady. */
 const SETTLE_MS = 300
-/** Enough connections for all requests that wait for their answer. */
+/** This many connections are enough for all requests that wait for an answer at this rate. */
 const CONNECTIONS = 640
 
 const TITLES = {
@@ -33,7 +32,7 @@ type CreateSide = keyof typeof TITLES
 
 interface CreateCost {
   readonly cpuUs: number
-  /** Syncs per job; NaN for a side that writes nothing. */
+  /** NaN stands for a side that writes nothing. */
   readonly syncs: number
 }
 
@@ -62,7 +61,7 @@ export async function compareCreates(
   const sides = await LiveSides.start(rig, names, start, { ...load, warmUpMs: 0, measureMs: WARM_UP_MS })
   // The first answers arrive only after the model's delay.
   const warmUpMs = MODEL_MS + SETTLE_MS
-  /** Syncs are counted in a separate run, because counting slows the process down. */
+  /** Counting slows the process down, so syncs are counted in a run whose times are not used. */
   const syncsOf = async (name: CreateSide): Promise<number> => {
     const pid = pids.get(name)
     if (pid === undefined) return Number.NaN
@@ -84,7 +83,6 @@ const FIGURES = {
   syncs: ({ syncs }: CreateCost) => syncs,
 } as const
 
-/** Prints a table; returns what to store. */
 export function reportCreates(costs: CreateCosts) {
   const ours = costs.get('parley') ?? []
   const over = (theirs: CreateSide): Spread | null => {

@@ -1,6 +1,6 @@
 /**
- * The two sides that do the same steady work: Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway and
- * undici.
+ * Defines the two sides of the benchmark `cost`: Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway
+ * and undici.
  */
 import { openCallbackDatabase } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'
@@ -14,15 +14,14 @@ export interface CostSide {
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
   readonly processes: readonly Child[]
-  /** The process that writes to the disk. */
   readonly writer: Child
-  /** Stops the side, after it has checked that each of these jobs is stored with its result. */
+  /** Throws unless each of these jobs is stored with its result. Then stops the side. */
   finish(jobIds: readonly string[]): Promise<void>
 }
 
 export interface CostSideOptions {
   readonly modelPort: number
-  /** How many jobs, and how many callbacks, are in progress at once. */
+  /** Limits the jobs, and separately the callbacks, in progress. */
   readonly concurrency: number
 }
 

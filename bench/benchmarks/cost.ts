@@ -1,7 +1,6 @@
 /**
- * Measures the cost of a job on a lightly loaded server: a steady 500 jobs per second, a model that takes a second, and a
- * callback for each job, created in batches with the keys of the published client. Also single creates at that rate, and an idle
- * server.
+ * Measures what a job costs on a lightly loaded server: a steady 500 jobs per second in batches, a model that takes a second,
+ * and a callback for each job. Also measures single creates at that rate, and an idle server.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { countSyncs } from '../harness/count-syncs.ts'
@@ -30,13 +29,12 @@ const RECEIVER_DELAY_MS = 50
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
 const ARRIVED_WITHIN_MS = 60_000
-/** The targets of `idle` are shares of a core. */
+/** The targets of `peers` are ratios of CPU times, those of `idle` shares of one core. */
 const TARGETS = { peers: 0.28, idle: { SQLite: 0.002, Postgres: 0.003 } } as const
 
 interface Measured {
   readonly cpuUs: number
   readonly writtenBytes: number
-  /** Disk syncs per job. */
   readonly syncs: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Measures what open dashboards cost: single creates on one server, in short turns with and without fifty dashboards. The turns
- * of a round are without, with, with, without, so that drift affects both equally.
+ * Measures what fifty open dashboards cost single creates on one server. The turns of a round are without, with, with, without
+ * dashboards, so that drift affects both sides equally.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Child, startScript } from '../harness/child.ts'

@@ -1,4 +1,4 @@
-/** Measures one drain of a stored backlog, from the model's first answer until the last result is durable. */
+/** Measures how fast one side drains a stored backlog, from the model's first answer until the last result is durable. */
 import { reserveOf } from '../../src/sharing/fair-slots.ts'
 import { type Rig, startRig } from '../harness/load-run.ts'
 import type { PostgresWork } from '../harness/postgres.ts'
@@ -7,11 +7,10 @@ import { type DrainOptions, type DrainSide, type DrainSideName, startDrainSide }
 
 export interface Drained {
   readonly perSecond: number
-  /** CPU time per job in microseconds: of the process that runs jobs, and of its database. */
+  /** CPU times are per job. `workerCpuUs` covers the process that runs jobs. */
   readonly workerCpuUs: number
   readonly databaseCpuUs: number
   readonly modelCpuUs: number
-  /** Bytes that Postgres writes to its WAL per job. */
   readonly walBytes: number
   readonly commits: number
 }
@@ -26,7 +25,7 @@ export async function drain(name: DrainSideName, options: Omit<DrainOptions, 'mo
   const model = (question: 'held' | 'answered') => countOf(rig, question)
   await waitForCount(
     () => model('held'),
-    // By then, each account holds some slots, so no job takes those that are reserved for accounts without any.
+    // By then, each account holds a slot, so no job gets a slot that Parley reserves for accounts without any.
     Math.min(options.jobs, options.concurrency - reserveOf(options.concurrency)),
     BEGUN_WITHIN_MS,
     side.worker,

@@ -1,6 +1,6 @@
 /**
- * The sides that drain a backlog. Each is filled first, then starts while the model holds every answer, so the measured time
- * includes neither the filling nor the start of a process.
+ * Defines the sides that drain a backlog. Each side first stores its jobs, then starts while the model holds every answer, so
+ * that the measured time includes neither storing nor starting.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { type Child, startScript } from '../harness/child.ts'
@@ -25,18 +25,16 @@ export interface DrainOptions {
   readonly modelPort: number
   readonly jobs: number
   readonly bytes: number
-  /** How many jobs are in progress at once. */
   readonly concurrency: number
 }
 
 export interface DrainSide {
   readonly worker: Child
   readonly postgres: Postgres | null
-  /** Another process whose CPU time counts as the database's. */
+  /** This process's CPU time counts as the database's. */
   readonly server: Child | null
-  /** Returns how many completed jobs have a durable result. */
+  /** Counts only completed jobs with a durable result. */
   ended(): Promise<number>
-  /** Stops the side, then checks its invariants. */
   finish(): Promise<void>
 }
 
@@ -162,7 +160,7 @@ async function startPeerScript(
   return child
 }
 
-/** Returns user messages, different for each job, sized so that the whole request has this many bytes. */
+/** Returns user messages that all differ. Each makes the whole request this many bytes long. */
 function contents(bytes: number): () => string {
   const { messages } = JSON.parse(jobBody(bytes)) as { messages: { role: string; content: string }[] }
   const form = messages.find(({ role }) => role === 'user')?.content ?? ''

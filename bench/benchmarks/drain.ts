@@ -1,4 +1,4 @@
-/** Measures draining a stored backlog: Parley against the job queues that you would otherwise build on. */
+/** Measures how fast Parley drains a stored backlog, compared with the job queues that you could build on instead. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { bullmqMissing, graphileMissing, type Missing, pgbossMissing } from '../harness/peers.ts'
@@ -15,7 +15,7 @@ const CONCURRENCY = 256
 interface Peer {
   readonly name: DrainSideName
   readonly missing: () => Missing | null
-  /** The target for our rate divided by the peer's. */
+  /** Parley's rate must be at least this many times the peer's. */
   readonly target: number
   readonly leavesOut: string
 }
@@ -81,7 +81,6 @@ async function measure(name: DrainSideName, { jobs }: BenchOptions): Promise<Dra
   return drained
 }
 
-/** Returns our rate over this side's; null for our own. */
 function ratioOf({ ours }: Contest, runs: Runs, name: DrainSideName): Spread | null {
   if (name === ours) return null
   return ratios(runs.get(ours) ?? [], runs.get(name) ?? [], ({ perSecond }) => perSecond)

@@ -1,17 +1,17 @@
 /**
- * Writes a long queue by SQL, in a fraction of the time that accepting its jobs takes. The rows equal those that
- * `QueueStore.fill` leaves, with the same accounts, batches and turns.
+ * Fills a long queue by SQL, which is much faster than accepting its jobs. The rows equal those that `QueueStore.fill` writes,
+ * with the same accounts, batches and turns.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { requestBytes } from '../../src/store/stored-bytes.ts'
 import type { Postgres } from '../harness/postgres.ts'
 import { ACCOUNTS, BATCH, QueueStore, ROUTE, STEPS } from './queue-store.ts'
 
-/** A millisecond has this many job IDs, because the next 12 bits count them. */
+/** A job ID has 12 bits for a counter within its millisecond. */
 const IDS_PER_MS = 4096
 const RESPONSE_FORMAT = '{"format":"text"}'
 
-/** The SQL for job `i`, from 0: its account, and its number among that account's jobs. */
+/** These SQL expressions give the account of job `i` (counted from 0), its number among that account's jobs, and its turn. */
 const ACCOUNT = `i / ${BATCH} % ${ACCOUNTS}`
 const PLACE = `(i / ${BATCH * ACCOUNTS} * ${BATCH} + i % ${BATCH})`
 const TURN = `${PLACE} * case ${ACCOUNT} % ${STEPS.length} ${STEPS.map((step, at) => `when ${at} then ${step}`).join(' ')} end`
@@ -20,12 +20,11 @@ function messagesOf(content: string): string {
   return JSON.stringify([{ role: 'user', content }])
 }
 
-/** Creates the file, with this many queued jobs. Returns a key. */
 export async function fillSqlite(path: string, jobs: number, content: string): Promise<string> {
   const store = await QueueStore.onSqlite(path, () => content)
   await store.close()
   const db = new DatabaseSync(path)
-  // Nobody uses the file yet, so durability can be off.
+  // No other process uses the file yet, so durability can be off.
   db.exec('pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -500000')
   const indexes = db
     .prepare(
@@ -33,7 +32,7 @@ export async function fillSqlite(path: string, jobs: number, content: string): P
     )
     .all()
   db.exec('begin')
-  // One sort of all rows is faster than finding the place of each.
+  // Rebuilding an index sorts all rows once, which is faster than updating the index for each row.
   for (const { name } of indexes) db.exec(`drop index ${String(name)}`)
   db.prepare(SQLITE_JOBS).run(jobs, Date.now() - Math.ceil(jobs / IDS_PER_MS), content.length)
   db.prepare(SQLITE_REQUESTS).run(messagesOf(content), RESPONSE_FORMAT)
@@ -61,7 +60,7 @@ const SQLITE_REQUESTS = `
 const SQLITE_QUOTAS = `
   insert into quota_sums (account, open_jobs, stored_bytes) select account, count(*), count(*) * ? from jobs group by account`
 
-/** Adds this many queued jobs to a database whose tables exist and are empty. */
+/** The tables must exist and be empty. */
 export async function fillPostgres(
   postgres: Postgres,
   database: string,

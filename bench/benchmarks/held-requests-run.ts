@@ -1,4 +1,7 @@
-/** Measures one round of waiting requests: holds many on a side, measures its memory, releases them, and times each answer. */
+/**
+ * Measures one round of pending requests: opens many on one side, measures its memory, then releases them and times each
+ * answer.
+ */
 import { reserveOf } from '../../src/sharing/fair-slots.ts'
 import { type Child, startScript } from '../harness/child.ts'
 import { assertEachSettledOnce, assertThat } from '../harness/invariants.ts'
@@ -11,12 +14,10 @@ import { type Latencies, summarise } from '../load/percentiles.ts'
 export type HoldingSide = 'parley' | 'wide parley' | 'holder' | 'proxy'
 
 export interface HeldRun {
-  /** Memory per waiting request: growth of the process, and growth of its JavaScript heap and buffers after a collection. */
+  /** Both are the growth per pending request. `heapBytes` is the JavaScript heap and its buffers after a garbage collection. */
   readonly rssBytes: number
   readonly heapBytes: number
-  /** The time from the model's answer until the caller received it. */
   readonly wake: Latencies
-  /** The time from the release until the last caller received its answer. */
   readonly allDoneMs: number
 }
 
@@ -24,7 +25,6 @@ interface Held {
   readonly child: Child
   readonly target: Target
   readonly beginToHold: () => Promise<unknown>
-  /** Returns how many requests are held now. */
   readonly held: () => Promise<number>
   readonly release: () => void
   readonly finish: () => Promise<void>
@@ -32,7 +32,7 @@ interface Held {
 
 const BYTES = 1024
 const DEFAULT_CONCURRENCY = 256
-/** With a sixteenth reserved for other accounts, this many slots per job are more than enough. */
+/** Parley reserves a sixteenth of the slots for other accounts, so this many slots per job are enough. */
 const WITH_RESERVE = 1.1
 const RELEASE_MS = 800
 const HELD_WITHIN_MS = 60_000
@@ -84,7 +84,7 @@ function start(name: HoldingSide, rig: Rig, held: number, openFiles: number): Pr
 
 async function startParley(rig: Rig, held: number, openFiles: number, wide: boolean): Promise<Held> {
   const { modelPort } = rig
-  // One account gets all of these slots but the reserve.
+  // One account cannot use the reserved slots.
   const concurrency = wide ? Math.ceil(held * WITH_RESERVE) : DEFAULT_CONCURRENCY
   const running = Math.min(held, concurrency - reserveOf(concurrency))
   const beginToHold = () => rig.model.ask({ kind: 'hold', timed: true }, 'holding')
@@ -156,7 +156,7 @@ function bareTarget(port: number, text: string): Target {
   }
 }
 
-/** Compiled code and filled caches must not count as memory of waiting requests. */
+/** Without a warm-up, compiled code and filled caches would count as memory of pending requests. */
 async function warmUp(rig: Rig, { target, child }: Held): Promise<void> {
   const order = { kind: 'run', target, connections: 64, warmUpMs: 500, measureMs: 1000 } as const
   await runLoad(rig, order, [child])
@@ -176,7 +176,7 @@ async function waitForCount(held: () => Promise<number>, count: number): Promise
     assertThat(performance.now() < untilMs, `only ${now} of ${count} requests are held`)
     await new Promise((resolve) => setTimeout(resolve, 250))
   }
-  // Data in transit to the disk takes memory only for a moment.
+  // Data on its way to the disk takes memory for a moment, and must not count.
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS))
 }
 

@@ -1,8 +1,10 @@
 /**
- * Holds many single creates while the model is silent, then answers them within a second. It measures how much memory a waiting
- * caller takes, and how soon it gets its answer. There are two comparisons. With the default concurrency, most jobs wait in the
- * database, and the baseline is a node:http server that only holds as many requests. With a concurrency as high as the number of
- * held requests, every job also has an open call to the model, and the baseline is a bare proxy that holds as many.
+ * Holds many single creates while the model is silent, then answers them within a second. Measures the memory per pending
+ * request, and how soon each caller gets its answer.
+ *
+ * With the default concurrency, most jobs wait in the database. That case is compared with a node:http server that only holds
+ * requests. With as many slots as requests, every job also has an open call to the model. That case is compared with a bare
+ * proxy.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { startRig } from '../harness/load-run.ts'
@@ -15,7 +17,7 @@ import { figure, spread, table } from '../harness/table.ts'
 import { type HeldRun, type HoldingSide, heldRun } from './held-requests-run.ts'
 
 const HELD_REQUESTS = 10_000
-/** A service needs this many open files in addition to those of its callers and calls. */
+/** A service opens this many files besides the connections of its callers and calls. */
 const OTHER_FILES = 250
 const MEMORY_TARGET = 1.5
 const WAKE_TARGET_MS = 25

@@ -1,4 +1,4 @@
-/** Measures the cost of an idle server on both stores: its share of a core, in windows of some seconds. */
+/** Measures which share of a core an idle server uses on each store, in windows of a few seconds. */
 import { LiveSides } from '../harness/live-sides.ts'
 import type { Rig } from '../harness/load-run.ts'
 import { startPostgresSide } from '../harness/postgres-sides.ts'
@@ -8,17 +8,16 @@ import { type Side, startSide } from '../harness/sides.ts'
 
 const BYTES = 1024
 const LOAD = { connections: 64, warmUpMs: 0, measureMs: 3000, perSecond: 500 }
-/** After a load, V8 collects all garbage once within ten seconds. That is still part of the load. */
+/** Within ten seconds after a load, V8 collects all garbage once. That collection still belongs to the load. */
 export const IDLE_AFTER_MS = 12_000
 const WINDOW_MS = 4000
 
 type Store = 'SQLite' | 'Postgres'
 export const STORES: readonly Store[] = ['SQLite', 'Postgres']
 
-/** The share of one core over the windows; on Postgres without Postgres itself. */
+/** The shares are of one core. The CPU time of Postgres itself does not count. */
 export type Idle = Readonly<Record<Store, Spread>>
 
-/** Measures both at the same time, so that it takes no longer than one. */
 export async function idleServers(rig: Rig, windows: number): Promise<Idle> {
   await rig.model.ask({ kind: 'delay', ms: 0 }, 'delayed')
   const shape = { modelPort: rig.modelPort, bytes: BYTES, keyed: true }

@@ -1,6 +1,6 @@
 /**
- * The sides that accept batches and run none of their jobs, so that only accepting is measured. Batches have keys, like those of
- * the published client, except on the sides without keys.
+ * Defines the sides that accept batches and run none of their jobs, so that only accepting is measured. Batches have
+ * idempotency keys, except on the sides without keys.
  */
 import { DatabaseSync } from 'node:sqlite'
 import { startScript } from '../harness/child.ts'
@@ -24,7 +24,6 @@ export type IngestSideName =
 export interface IngestSide {
   readonly target: Target
   readonly processes: readonly Worked[]
-  /** Stops the side, after it has checked that every accepted job is stored. */
   finish(result: RunResult): Promise<void>
 }
 

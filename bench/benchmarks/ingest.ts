@@ -1,4 +1,7 @@
-/** Measures durably accepting batches of 30 jobs of 1 KB, compared with BullMQ on SQLite and with graphile-worker on Postgres. */
+/**
+ * Measures how fast batches of 30 jobs of 1 KB are accepted durably, compared with BullMQ on SQLite and graphile-worker on
+ * Postgres.
+ */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Rig, type Run, runLoad, startRig } from '../harness/load-run.ts'
 import { printLine } from '../harness/output.ts'
@@ -13,11 +16,11 @@ const CONNECTIONS = 16
 
 interface Contest {
   readonly ours: IngestSideName
-  /** The same side without keys. */
+  /** This side differs only in having no idempotency keys. */
   readonly plain: IngestSideName
   readonly peer: IngestSideName
   readonly missing: () => Missing | null
-  /** The target for our rate divided by the peer's. */
+  /** Parley's rate must be at least this many times the peer's. */
   readonly target: number
 }
 

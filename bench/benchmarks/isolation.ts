@@ -1,6 +1,6 @@
 /**
- * Measures what one hostile account costs another: single creates of an account, alone on the server, and while another account
- * runs at once every attack known to hurt a server (`test/process/hostile-account.ts`).
+ * Measures what one hostile account costs another. An account sends single creates, first alone on the server, then while a
+ * second account runs all attacks of `test/process/hostile-account.ts` at once.
  */
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -57,7 +57,6 @@ async function measure(side: SideName, rig: Rig, { seconds }: BenchOptions): Pro
   return { ...run, result: { ...run.result, jobIds: [] } }
 }
 
-/** Resolves when all attacks are running. */
 async function attack({ port, dataFolder }: Parley): Promise<Child> {
   const args = [MAIN, 'keys', 'create', '--account', 'hostile', '--tier', 'user_free']
   const env = { ...process.env, DATABASE_URL: `sqlite:${dataFolder.database}` }

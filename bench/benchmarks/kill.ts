@@ -1,7 +1,4 @@
-/**
- * Checks the invariant that matters more than any throughput: a server that is killed during a run loses nothing that it
- * promised a caller.
- */
+/** Checks that a server that is killed during a run loses nothing that it promised a caller. */
 import { DEFAULTS } from '../../src/config/settings.ts'
 import { type CallbackDatabase, openCallbackDatabase, type StoreName } from '../harness/callback-database.ts'
 import { assertThat } from '../harness/invariants.ts'
@@ -13,13 +10,16 @@ import type { RunResult } from '../load/generator.ts'
 const CONNECTIONS = 32
 const DELAY_MS = 20
 const KILL_AFTER_MS = 2500
-/** This many completed jobs are more than a second start would find: those of the connections. */
+/**
+ * A restarted server could complete the jobs of the open connections itself, so more than those must be completed before the
+ * kill.
+ */
 const COMPLETED_BEFORE = 200
 const SETTLED_WITHIN_MS = 60_000
 
 /**
- * Kills the server under single creates, then under batches, whose IDs are promised before the jobs run. Returns a summary;
- * throws `InvariantBroken` if anything was lost or done twice.
+ * Kills the server twice: under single creates, and under batches, whose callers have job IDs before the jobs run. Throws
+ * `InvariantBroken` if a job was lost or done twice.
  */
 export async function losesNothing(store: StoreName): Promise<string> {
   const rig = await startRig({})

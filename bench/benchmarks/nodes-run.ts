@@ -1,6 +1,6 @@
 /**
- * Measures a fixed load on several nodes that share a database, the same for any number of nodes. Each node is first warmed up
- * with as much load as it can take, so that no figure includes compilation.
+ * Measures the same fixed load on any number of nodes that share a database. Each node first gets as much load as it can take,
+ * so that no figure includes compilation.
  */
 import { type Rig, runLoad, startRig } from '../harness/load-run.ts'
 import { DataFolder, Parley } from '../harness/parley.ts'
@@ -11,7 +11,7 @@ import { jobBody } from '../load/bodies.ts'
 import type { Latencies } from '../load/percentiles.ts'
 
 export interface NodesOptions {
-  /** How many nodes share the Postgres; null for one node on SQLite. */
+  /** Null stands for one node on SQLite. */
   readonly nodes: number | null
   readonly perSecond: number
   readonly delayMs: number
@@ -21,10 +21,11 @@ export interface NodesOptions {
 export interface NodesCost {
   readonly perSecond: number
   readonly latencies: Latencies
-  /** CPU time per job in microseconds. */
   readonly nodesCpuUs: number
   readonly postgresCpuUs: number
-  /** Bytes per job: WAL of Postgres; on SQLite everything written to the disk, including the database file. */
+  /**
+   * On Postgres, the bytes are WAL. On SQLite, they are everything that is written to the disk, including the database file.
+   */
   readonly writtenBytes: number
   readonly commits: number
 }

@@ -1,4 +1,4 @@
-/** Measures the cost of a job when the same load is spread over more nodes on one Postgres. */
+/** Measures what a job costs when more nodes on one Postgres share the same load. */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { printLine } from '../harness/output.ts'
 import { writePicture } from '../harness/picture.ts'
@@ -53,7 +53,6 @@ const COSTS = {
   commits: FIGURES.commits,
 } as const
 
-/** Returns the cost with this many nodes divided by the cost with one. */
 function ratioOf(runs: Runs, side: Side, of: (cost: NodesCost) => number): Spread {
   return ratios(runs.get(side) ?? [], runs.get('1 node') ?? [], of)
 }

@@ -1,4 +1,4 @@
-/** Creates a store of ended jobs whose callbacks are owed, in the state in which the server leaves them. */
+/** Creates a store of finished jobs with pending callbacks, in the state in which the server leaves them. */
 import { issueKey } from '../../src/accounts/key.ts'
 import { callbackText, type Job } from '../../src/job/job.ts'
 import type { CallbackBody } from '../../src/store/callback-store.ts'
@@ -7,13 +7,11 @@ import type { Settlement, Store } from '../../src/store/store.ts'
 import { ACCOUNT } from '../load/owed-callbacks.ts'
 
 const NODE = 'bench'
-/** The default of the setting. */
+/** The setting `postgres.connections` has this default. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-/** This many jobs are written to the store at once. */
 const TOGETHER = 1000
 
-/** Creates the database at this address; returns an API key for it. */
 export async function fillWithOwed(url: string, owed: readonly CallbackBody[]): Promise<string> {
   const store = await openStore(url, {
     node: NODE,

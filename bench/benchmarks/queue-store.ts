@@ -1,4 +1,4 @@
-/** A store with a queue of jobs of several accounts, which it fills and empties like the server. */
+/** Fills and empties a queue of several accounts' jobs in a store, as the server does. */
 import { randomBytes } from 'node:crypto'
 import { issueKey } from '../../src/accounts/key.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -8,23 +8,20 @@ import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { Claimed, NewJob, Store } from '../../src/store/store.ts'
 
 const NODE = 'bench'
-/** The default of the setting. */
+/** The setting `postgres.connections` has this default. */
 const CONNECTIONS = 10
 const RETENTION_MS = 604_800_000
-/** All jobs have this route. */
 export const ROUTE = 'bench/gpt-5-mini'
 const WALK = { of: 'route', route: ROUTE, exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
 export const ACCOUNTS = 100
 export const BATCH = 30
-/** This many batches are written to the store at once. */
 const TOGETHER = 64
-/** How far a job delays its account's next turn: the accounts differ in weight, as tiers do. */
+/** A job delays its account's next turn by one of these numbers. Accounts differ as if they had tiers of different weight. */
 export const STEPS = [1000, 500, 250, 125] as const
 
 const accountName = (account: number) => `account-${account}`
 
 export class QueueStore {
-  /** The API key of the first account. */
   readonly key: string
   readonly #store: Store
   readonly #content: () => string
@@ -37,7 +34,6 @@ export class QueueStore {
     this.#content = content
   }
 
-  /** @param content the user message of each job */
   static async onSqlite(path: string, content: () => string): Promise<QueueStore> {
     const onFatal = (error: Error) => {
       throw error
@@ -85,7 +81,6 @@ export class QueueStore {
     }
   }
 
-  /** Claims this many jobs this many times; returns how long each claim took to be durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

@@ -1,6 +1,6 @@
 /**
- * Measures reads of single jobs, 70% of them pending, with API key and limit checks: Parley on SQLite against a node:http server
- * that sends the same bytes from memory.
+ * Measures reads of single jobs, 70% of them pending, with API keys and limits. Compares Parley on SQLite with a node:http
+ * server that sends the same bytes from memory.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { type Child, startScript } from '../harness/child.ts'
@@ -26,7 +26,7 @@ const COMPLETED_BATCHES = 100
 const PENDING_BATCHES = 234
 const ENDED_WITHIN_MS = 60_000
 const TARGET = 0.75
-/** Headers that node:http adds itself. */
+/** node:http adds these headers itself. */
 const OWN_HEADERS = new Set(['date', 'connection', 'keep-alive', 'content-length', 'transfer-encoding'])
 
 type SideName = 'parley' | 'bare'
@@ -57,7 +57,7 @@ interface StoredJobs {
   readonly target: Target
 }
 
-/** Stores completed jobs, and more than twice as many jobs queued behind the only slot, whose call is never answered. */
+/** The only slot runs a job whose call is never answered, so all other new jobs stay queued. */
 async function storeJobs(rig: Rig): Promise<StoredJobs> {
   const parley = await Parley.start({ modelPort: rig.modelPort, concurrency: 1 })
   const completed = await createBatches(parley, COMPLETED_BATCHES)
@@ -90,7 +90,6 @@ async function createBatches(parley: Parley, batches: number): Promise<string[]>
   return ids
 }
 
-/** Returns three of the first and seven of the second in turn. */
 function mixed(few: readonly string[], many: readonly string[]): string[] {
   const rounds = Math.floor(Math.min(few.length / 3, many.length / 7))
   return Array.from({ length: rounds }, (_, round) => [
@@ -99,7 +98,6 @@ function mixed(few: readonly string[], many: readonly string[]): string[] {
   ]).flat()
 }
 
-/** Starts node:http with the answers that Parley has just sent. */
 async function startBare({ target }: StoredJobs): Promise<{ child: Child; port: number }> {
   const script = new URL('../peers/bare-read.ts', import.meta.url)
   const { child, ready } = await startScript<{ port: number }>(script, { name: 'bare reads' })

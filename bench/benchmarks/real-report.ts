@@ -1,4 +1,4 @@
-/** Reports the figures of `real`: a table for each cell, the ratios with their targets, and stored results. */
+/** Reports the benchmark `real`: prints a table for each cell and the ratios with their targets, and stores the results. */
 import type { StoreName } from '../harness/callback-database.ts'
 import type { Run } from '../harness/load-run.ts'
 import { writePicture } from '../harness/picture.ts'
@@ -17,7 +17,6 @@ export interface Cell {
 export interface MeasuredCell {
   readonly cell: Cell
   readonly runs: ReadonlyMap<RealSide, readonly Run[]>
-  /** Resident memory before the first load. */
   readonly idleBytes: ReadonlyMap<RealSide, number>
 }
 
@@ -41,7 +40,6 @@ const rate = ({ result }: Run) => result.perSecond
 const cpu = ({ sideCpuUs }: Run) => sideCpuUs
 const written = ({ disk }: Run) => disk.writtenBytes / PROMPT_BYTES
 
-/** Returns the figures by the heading of their column. */
 function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<string, (run: Run) => number> {
   const isParley = side === 'this' || side === 'v1' || side === 'other'
   const onPostgres = isParley && cell.store === 'postgres'
@@ -57,7 +55,7 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
     'KiB a caller': ({ rssBytes }) => (rssBytes - (idleBytes.get(side) ?? 0)) / 1024 / cell.callers,
     'written a byte': written,
     syncs: ({ disk }) => disk.syncs,
-    // This covers the whole run, including the warm-up.
+    // Retries are counted over the whole run, including the warm-up.
     'retries %': ({ result }) => ((result.retries ?? 0) * 100) / result.answers,
     'gen. %': ({ generatorBusy }) => generatorBusy * 100,
     'mock %': ({ modelBusy }) => modelBusy * 100,
@@ -67,7 +65,6 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
 interface Ratio {
   readonly name: string
   readonly value: Spread
-  /** The target with a sign: at least or at most. */
   readonly target: string
 }
 
@@ -103,7 +100,7 @@ export function reportCell(measured: MeasuredCell): string {
   return `${table(head, rows)}\n\n${table(['ratio', 'median (range)', 'target'], compared)}\n`
 }
 
-/** Stores each cell under its own name, because a run may measure only some. */
+/** Each cell has its own name in the results, because a run may measure only some cells. */
 export function keepCell(measured: MeasuredCell, rounds: number, compressed: number): void {
   const { store, delayMs, callers } = measured.cell
   const sides = [...measured.runs].map(([side, runs]) => {

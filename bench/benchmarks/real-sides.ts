@@ -1,4 +1,7 @@
-/** The sides of `real`, each with what its callers send: Parley, another clone of it, a bare proxy, and combined systems. */
+/**
+ * Defines the sides of the benchmark `real` and what their callers send: Parley, another clone of Parley, a bare proxy, and
+ * combined systems.
+ */
 import { join } from 'node:path'
 import { userAgent } from '../../client/src/user-agent.ts'
 import type { StoreName } from '../harness/callback-database.ts'
@@ -15,11 +18,10 @@ export interface RealSideOptions {
   readonly store: StoreName
   readonly modelPort: number
   readonly callers: number
-  /** The folder of the other clone. */
   readonly against: string | null
 }
 
-/** Headers of the published client, and of the `fetch` that it uses. */
+/** The published client and its `fetch` send these headers. */
 const CLIENT_HEADERS = {
   accept: 'application/json',
   'user-agent': userAgent() ?? 'node',
@@ -27,7 +29,7 @@ const CLIENT_HEADERS = {
   'sec-fetch-mode': 'cors',
   'accept-encoding': 'gzip, deflate',
 }
-/** Headers of OpenAI's client for JavaScript, which sends no Idempotency-Key. */
+/** OpenAI's client for JavaScript sends these headers, and no Idempotency-Key. */
 const OPENAI_HEADERS = {
   accept: 'application/json',
   'user-agent': 'OpenAI/JS 6.9.0',
@@ -43,7 +45,7 @@ const OPENAI_HEADERS = {
   'accept-encoding': 'gzip, deflate',
   'content-type': 'application/json',
 }
-/** The size hardly matters: the bodies are replaced by those with a prompt. */
+/** The size hardly matters, because a prompt replaces each body. */
 const BYTES = 1024
 
 export async function startRealSide(name: RealSide, options: RealSideOptions): Promise<Side> {

@@ -1,7 +1,7 @@
 /**
- * Measures what users send: prompts of 10 KB of distinct prose, with the keys and the waits of the published client, to models
- * with a realistic delay, from as many callers as default settings must serve. Parley on either store is compared with a bare
- * proxy, with BullMQ, Redis, Portkey and undici combined, and with another clone of Parley.
+ * Measures what users send: prompts of 10 KB of prose, with the keys and waits of the published client, to models with a
+ * realistic delay, from as many callers as default settings must serve. Compares Parley on either store with a bare proxy, with
+ * BullMQ, Redis, Portkey and undici combined, and with another clone of Parley.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ export const ALL_CELLS = { stores: STORES, delaysMs: [200, 1000], callers: [512,
 const SIDES: readonly RealSide[] = ['this', 'v1', 'other', 'bare', 'combined']
 const CHECKED_PROMPTS = 500
 const WARM_UP_MS = 6000
-/** Before each measured time, the load runs for this many cycles, each from a request to its answer. */
+/** Before each measured time, the load runs for this many cycles. A cycle lasts from a request to its answer. */
 const SETTLED_AFTER_CYCLES = 1.25
 const LEAST_SETTLE_MS = 500
 const LONGEST_SETTLE_MS = 15_000
@@ -86,7 +86,6 @@ async function measure(cell: Cell, names: readonly RealSide[], options: BenchOpt
   return { cell, runs, idleBytes }
 }
 
-/** Returns how long each side needs until its load is steady, from the rate that it reached. */
 async function warmUp(
   live: LiveSides<RealSide>,
   names: readonly RealSide[],
@@ -96,7 +95,6 @@ async function warmUp(
   for (const name of names) {
     const load = { connections: callers, warmUpMs: WARM_UP_MS / 2 + delayMs, measureMs: WARM_UP_MS / 2 }
     const { result } = await live.run(name, load)
-    // All callers are served once in this time.
     const cycleMs = (callers * 1000) / result.perSecond
     const wantedMs = Math.max(LEAST_SETTLE_MS + delayMs, cycleMs * SETTLED_AFTER_CYCLES)
     settleMs.set(name, Math.min(wantedMs, LONGEST_SETTLE_MS))

@@ -1,6 +1,6 @@
 /**
- * Measures single creates from 1 KB to 1 MB: Parley on SQLite, with and without the keys of the published client, against a bare
- * proxy. The cost must grow no faster than the bytes.
+ * Measures single creates from 1 KB to 1 MB. Compares Parley on SQLite, with and without idempotency keys, with a bare proxy.
+ * The cost must grow no faster than the bytes.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { LiveSides } from '../harness/live-sides.ts'
@@ -18,13 +18,13 @@ interface Size {
   /** Large bodies have fewer connections, so that a round has only a few megabytes in transit. */
   readonly connections: number
   readonly maxInputTokens: number
-  /** The target for the rate, compared with the bare proxy. */
+  /** Parley's rate must be at least this many times the bare proxy's. */
   readonly target: number | null
 }
 
-/** A text has at most as many tokens as bytes, so a text below this limit needs no count. */
+/** A text has at most as many tokens as bytes, so Parley does not count tokens below this limit. */
 const UNCOUNTED = 10_000_000
-/** The default of user_max. A text with more bytes may have more tokens, so it is counted. */
+/** Tier user_max has this limit by default. A text with more bytes may exceed it, so Parley counts tokens. */
 const COUNTED = 256_000
 
 const SIZES: readonly Size[] = [
@@ -37,13 +37,11 @@ const SIZES: readonly Size[] = [
 
 const NAMES = ['parley', 'plain', 'bare'] as const
 const WARM_UP_MS = 3000
-/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 interface Measured {
   readonly size: Size
   readonly parley: readonly Run[]
-  /** Runs of Parley without keys. */
   readonly plain: readonly Run[]
   readonly bare: readonly Run[]
 }

@@ -30,7 +30,7 @@ export const start: Benchmark = {
   about: 'from the start of the process to its first accepted job, with 1,000,000 stored jobs against none',
   async run(options) {
     const rig = await startRig({})
-    // No job ever ends, so each start finds the same jobs.
+    // No job may end, so that each start finds the same queue.
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
     const stored = options.waiting ?? STORED
@@ -43,7 +43,7 @@ export const start: Benchmark = {
       empty.remove()
       return measured
     })
-    // Each start added one job, the unmeasured start and one in each round, and was killed.
+    // The unmeasured start and the start in each round added one job each.
     assertStored(full, stored + 1 + options.rounds)
     full.remove()
     await rig.stop()

@@ -1,6 +1,6 @@
 /**
- * Measures single creates of 1 KB that wait for their answer: Parley on Postgres, with and without the keys of the published
- * client, against pg-boss behind a shell.
+ * Measures single creates of 1 KB that wait for their answer. Compares Parley on Postgres, with and without idempotency keys,
+ * with pg-boss behind a shell.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { LiveSides } from '../harness/live-sides.ts'
@@ -15,7 +15,6 @@ import { figure, spread, table } from '../harness/table.ts'
 
 const BYTES = 1024
 const WARM_UP_MS = 5000
-/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 300
 const TITLES = { parley: 'Parley', plain: 'Parley without keys', pgboss: 'pg-boss shell' } as const
 type SyncSide = keyof typeof TITLES
@@ -82,7 +81,6 @@ function nameOf({ delayMs, connections }: Condition): string {
   return `${delayMs} ms, ${connections} connection${connections === 1 ? '' : 's'}`
 }
 
-/** Returns the ratio of Parley with keys to another side. */
 function ratioOf(runs: Runs, theirs: SyncSide, of: (run: Run) => number): Spread {
   return ratios(runs.get('parley') ?? [], runs.get(theirs) ?? [], of)
 }

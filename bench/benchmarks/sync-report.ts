@@ -1,4 +1,4 @@
-/** Reports the figures of single creates: table, stored results, and their picture. */
+/** Reports the benchmarks of single creates: prints a table, stores the results and draws the picture. */
 import type { BenchOptions } from '../harness/benchmark.ts'
 import type { Run } from '../harness/load-run.ts'
 import type { Missing } from '../harness/peers.ts'

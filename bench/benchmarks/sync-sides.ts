@@ -1,4 +1,4 @@
-/** The sides and conditions of the benchmark of single creates, and which of them are compared. */
+/** Defines the sides and conditions of the single-create benchmark, and which sides are compared. */
 import type { Run } from '../harness/load-run.ts'
 import { ratios, type Spread } from '../harness/rounds.ts'
 import type { SideName } from '../harness/sides.ts'
@@ -6,7 +6,6 @@ import type { SideName } from '../harness/sides.ts'
 export interface Condition {
   readonly delayMs: number
   readonly connections: number
-  /** Whether Portkey and BullMQ are measured, too. */
   readonly peers: boolean
 }
 
@@ -31,7 +30,10 @@ export interface Measured {
   readonly runs: ReadonlyMap<SyncSide, readonly Run[]>
 }
 
-/** A comparison of one of our sides with another, under a condition, with targets for our least rate and greatest CPU time. */
+/**
+ * Compares a side of Parley with another side under one condition. The targets are the least rate and the greatest CPU time, as
+ * ratios.
+ */
 export interface Comparison {
   readonly ours: SyncSide
   readonly theirs: SyncSide

@@ -1,6 +1,6 @@
 /**
- * Measures single creates of 1 KB that wait for their answer: Parley on SQLite against a bare proxy and against peers. All
- * requests have keys, like those of the published client, except those of one side.
+ * Measures single creates of 1 KB that wait for their answer. Compares Parley on SQLite with a bare proxy and with peers. All
+ * requests have idempotency keys, except those of one side.
  */
 import type { Benchmark, BenchOptions } from '../harness/benchmark.ts'
 import { LiveSides } from '../harness/live-sides.ts'
@@ -14,7 +14,6 @@ import { type Condition, type Measured, nameOf, SIDES, type SyncSide } from './s
 
 const BYTES = 1024
 const WARM_UP_MS = 5000
-/** The time before each measured time until the connections are open and the load is steady. */
 const SETTLE_MS = 300
 
 const CONDITIONS: readonly Condition[] = [
@@ -68,7 +67,7 @@ function measure(
   compared: readonly SyncSide[],
   { rounds, seconds }: BenchOptions,
 ): Promise<Map<SyncSide, Run[]>> {
-  // Most targets belong to the condition with peers, so it is measured for longer.
+  // Most targets belong to the condition with peers, so that condition is measured for longer.
   const measureMs = seconds * (peers ? 1000 : 500)
   return interleaved(compared, rounds, (name) =>
     sides.run(name, { connections, warmUpMs: SETTLE_MS, measureMs }),

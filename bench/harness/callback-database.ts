@@ -1,4 +1,4 @@
-/** The database of a Parley on either store, whose callbacks may go to this machine. A round queries it from outside. */
+/** Gives a Parley on either store a database, lets its callbacks go to this machine, and queries the database from outside. */
 import { DatabaseSync } from 'node:sqlite'
 import { assertEachSettledOnce } from './invariants.ts'
 import type { Worked } from './load-run.ts'
@@ -11,17 +11,15 @@ export type StoreName = 'sqlite' | 'postgres'
 export interface CallbackDatabase {
   readonly url: string
   readonly dataFolder: DataFolder
-  /** The processes whose CPU time counts as the database's. */
+  /** The CPU time of these processes counts as the database's. */
   readonly servers: readonly Worked[]
   start(options: CallbackParleyOptions): Promise<Parley>
-  /** Returns the number of callbacks recorded as delivered, and of those still owed. */
   delivered(): Promise<number>
   owed(): Promise<number>
-  /** Returns the number of jobs without an outcome. */
   openJobs(): Promise<number>
   /**
-   * Throws unless every job is fully settled; returns how many there are.
-   * @param jobs how many there must be; null if some IDs may not have reached their callers
+   * Throws unless every job is fully settled. Returns the number of jobs.
+   * @param jobs the number that must be found, or null if some IDs may not have reached their callers
    */
   checkJobs(jobIds: readonly string[], jobs: number | null): Promise<number>
   remove(): Promise<void>
@@ -29,13 +27,12 @@ export interface CallbackDatabase {
 
 export interface CallbackParleyOptions {
   readonly modelPort: number
-  /** The number of attempts in progress at once. */
   readonly concurrency: number
-  /** The number of jobs and upstream calls at once; the defaults if absent. */
+  /** Limits jobs and upstream calls. The defaults apply if absent. */
   readonly jobs?: number
 }
 
-/** The receivers run on this machine. */
+/** The receivers run on this machine, so callbacks must be able to reach it. */
 const LOOPBACK = '127.0.0.0/8'
 const DELIVERED = 'select count(*) as n from callbacks where delivered_at_ms is not null'
 const OWED = 'select count(*) as n from callbacks where due_at_ms is not null'

@@ -1,20 +1,18 @@
 /**
- * Starts and ends child processes. Nothing that a benchmark started outlives it: its own scripts exit when their channel closes,
- * and all other processes are killed when it exits.
+ * Starts and ends child processes. None of them outlives the benchmark: its own scripts exit when their channel closes, and the
+ * benchmark kills all others when it exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { cpuMsOf, rssBytesOf } from './process-figures.ts'
 
 export interface ChildOptions {
-  /** Names the process in messages. */
   readonly name: string
   readonly command: string
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** How many open files it needs, if that may exceed the shell's default. */
+  /** Only a process with more open files than the shell's default needs this. */
   readonly openFiles?: number
-  /** Whether it exchanges messages with the benchmark, as the benchmark's own scripts do. */
   readonly channel?: boolean
 }
 
@@ -22,7 +20,7 @@ const START_MS = 60_000
 const STOP_MS = 60_000
 const running = new Set<ChildProcess>()
 
-/** Kills what is left of a benchmark that failed. */
+/** A benchmark that failed may have left these processes. */
 export function killAll(): void {
   for (const child of running) child.kill('SIGKILL')
 }
@@ -35,7 +33,7 @@ export class Child {
   readonly pid: number
   readonly #process: ChildProcess
   readonly #ended: Promise<void>
-  /** The last part of the process's output, which explains an unexpected exit. */
+  /** The end of the process's output explains an unexpected exit. */
   #output = ''
   #onOutput: (() => void)[] = []
 
@@ -73,7 +71,6 @@ export class Child {
     return this.#output
   }
 
-  /** Resolves with the first match of a pattern in the process's output. */
   async printed(pattern: RegExp, ms = START_MS): Promise<RegExpExecArray> {
     const untilMs = performance.now() + ms
     for (;;) {
@@ -96,7 +93,6 @@ export class Child {
     this.#process.send(message)
   }
 
-  /** Resolves with the next message of this kind. The script's own file defines the message, so its type is not checked. */
   hear<T extends object>(kind: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const leave = () => {
@@ -136,7 +132,6 @@ export class Child {
     return rssBytesOf(this.pid)
   }
 
-  /** Asks the process to end and waits; kills it if it does not. */
   async stop(): Promise<void> {
     if (!this.hasEnded) this.#process.kill('SIGTERM')
     const force = setTimeout(() => this.#process.kill('SIGKILL'), STOP_MS)
@@ -144,17 +139,17 @@ export class Child {
     clearTimeout(force)
   }
 
-  /** Ends the process as abruptly as a power cut. */
+  /** Ends the process as abruptly as a power cut would. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL')
     await this.#ended
   }
 }
 
-/** The runtime flags of `npm start`, for Parley and for everything that it is compared with. */
+/** `npm start` uses these flags. They apply to Parley and to everything that it is compared with. */
 export const RUNTIME_FLAGS = ['--max-semi-space-size=64']
 
-/** Starts a benchmark script as a child process; resolves with the message that reports it ready. */
+/** Resolves with the message in which the script reports that it is ready. */
 export async function startScript<Ready extends object>(
   script: URL,
   options: Omit<ChildOptions, 'command' | 'args' | 'channel'> & {
@@ -172,7 +167,7 @@ export async function startScript<Ready extends object>(
   return { child, ready: await child.hear<Ready>('ready') }
 }
 
-/** `sh` replaces itself by what it starts, so the process ID stays the same. */
+/** `sh` is replaced by the program that it starts, so the process ID stays the same. */
 function commandLine({ command, args, openFiles }: ChildOptions): [string, string[]] {
   const whole =
     openFiles === undefined

@@ -1,6 +1,6 @@
 /**
- * Collects garbage on SIGUSR2, and prints the memory in use. Both sides of a memory comparison load it (`--expose-gc --import`),
- * so that no figure includes garbage.
+ * Collects garbage on SIGUSR2, and prints the memory in use. Both sides of a memory comparison load this file (`--expose-gc
+ * --import`), so that no figure includes garbage.
  */
 import { isMainThread } from 'node:worker_threads'
 

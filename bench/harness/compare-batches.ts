@@ -1,4 +1,4 @@
-/** Measures the CPU time of jobs in batches for `compare.ts`: several clones of Parley on SQLite do the same work in turns. */
+/** Measures the CPU time of jobs in batches for `compare.ts`. Several clones of Parley on SQLite do the same work in turns. */
 import { batchBody, jobBody } from '../load/bodies.ts'
 import type { Target } from '../load/generator.ts'
 import { HOSTS, urlOf } from '../load/receiver-hosts.ts'
@@ -7,7 +7,7 @@ import { Parley } from './parley.ts'
 import { type Receivers, startReceivers } from './receivers.ts'
 import { waitForCount } from './wait-for-count.ts'
 
-/** With `drain`, a job counts until it is settled; with `callbacks`, until its callback is delivered. */
+/** With `drain`, a job has ended when it is settled. With `callbacks`, it has ended when its callback is delivered. */
 export type BatchName = 'drain' | 'callbacks'
 
 const BYTES = 1024
@@ -31,7 +31,7 @@ export class CompareBatches<Side extends string> {
     this.#sides = sides
   }
 
-  /** @param mains the `main.ts` of each side; this clone's if null */
+  /** @param mains the `main.ts` of each side, or null for this clone's */
   static async start<Side extends string>(
     rig: Rig,
     mains: ReadonlyMap<Side, string | null>,
@@ -46,7 +46,6 @@ export class CompareBatches<Side extends string> {
     return new CompareBatches(rig, receivers, sides)
   }
 
-  /** Returns the CPU time per job in microseconds, from its create until all jobs have ended. */
   async cpuUs(side: Side, name: BatchName, measureMs: number): Promise<number> {
     const parley = this.#sides.get(side)
     if (parley === undefined) throw new Error(`there is no side ${side}`)
@@ -63,7 +62,6 @@ export class CompareBatches<Side extends string> {
 
   #target(parley: Parley, name: BatchName): Target {
     if (name === 'drain') return parley.batch(batchBody(JOBS_EACH, BYTES))
-    // Each job has a callback, and the hosts take turns.
     const form = jobBody(BYTES).slice(0, -1)
     const job = (_: unknown, index: number) => {
       const callback = { callback_url: urlOf(index % HOSTS, this.#receivers.port) }

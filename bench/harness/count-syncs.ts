@@ -1,10 +1,10 @@
-/** Counts the disk syncs of processes with strace; NaN if strace is not installed or not permitted. */
+/** Counts the disk syncs of processes with strace. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
 /**
- * Counts the fsync and fdatasync calls of all threads of the processes during the next `ms` milliseconds, in which the processes
- * run slower.
+ * Counts the fsync and fdatasync calls of all threads for `ms` milliseconds. The processes run slower meanwhile. Returns NaN if
+ * strace is not installed or not permitted.
  */
 export async function countSyncs(pids: readonly number[], ms: number): Promise<number> {
   const ofProcesses = pids.flatMap((pid) => ['-p', String(pid)])

@@ -1,4 +1,4 @@
-/** Checks what must hold after every run, or its figures are worthless, in the database file itself. */
+/** Checks in the SQLite file what must hold after every run. The figures of a run that breaks an invariant are worthless. */
 import { DatabaseSync } from 'node:sqlite'
 
 export class InvariantBroken extends Error {
@@ -6,9 +6,9 @@ export class InvariantBroken extends Error {
 }
 
 /**
- * Asserts that every job is completed, has one outcome, and is neither queued nor assigned; and that every ID that a caller
+ * Asserts that every job is completed, has one outcome, and is neither queued nor assigned. Asserts that every ID that a caller
  * received belongs to one job and was returned once.
- * @param answers how many jobs callers were promised; null if some promises may have been lost in transit
+ * @param answers the number of jobs that callers were promised, or null if some responses may have been lost in transit
  */
 export function assertEachSettledOnce(
   path: string,
@@ -50,7 +50,7 @@ export function assertEachSettledOnce(
   }
 }
 
-/** Asserts that each of these IDs was returned once and belongs to a completed job, whatever else is stored. */
+/** Asserts that each of these IDs was returned once and belongs to a completed job. Other jobs do not matter. */
 export function assertCompleted(path: string, jobIds: readonly string[]): void {
   const db = new DatabaseSync(path, { readOnly: true })
   try {

@@ -1,7 +1,7 @@
 /**
- * Sides that stay alive over all rounds. Each starts with a fresh database, is warmed up once, and is checked at its end with
- * everything that it answered. The runtime compiles for its first ten seconds, so rounds of new processes would mostly measure
- * that.
+ * Keeps sides alive over all rounds. The runtime compiles for its first ten seconds, so rounds with new processes would mostly
+ * measure that. Each side starts with an empty database, is warmed up once, and is checked at its end with everything that it
+ * answered.
  */
 import type { Order } from '../load/generator.ts'
 import { type Rig, type Run, runLoad } from './load-run.ts'
@@ -24,7 +24,6 @@ export class LiveSides<Name extends string> {
     this.#sides = sides
   }
 
-  /** Starts the sides one after the other, and warms each up with the load if there is one. */
   static async start<Name extends string>(
     rig: Rig,
     names: readonly Name[],
@@ -38,7 +37,6 @@ export class LiveSides<Name extends string> {
     return live
   }
 
-  /** @param target another target of the same side; the side's own by default */
   async run(name: Name, load: Load, target?: Side['target']): Promise<Run> {
     const live = this.#sides.get(name)
     if (live === undefined) throw new Error(`there is no side ${name}`)
@@ -50,11 +48,10 @@ export class LiveSides<Name extends string> {
     )
     live.answers += run.result.answers
     for (const id of run.result.jobIds) jobIds.push(id)
-    // Later, only sums are needed.
+    // The IDs are kept in `jobIds` of the side, so the results need not keep them, too.
     return { ...run, result: { ...run.result, jobIds: [] } }
   }
 
-  /** Stops all sides, and checks their invariants. */
   async finish(): Promise<void> {
     for (const { side, jobIds, answers } of this.#sides.values()) await side.finish({ answers, jobIds })
   }

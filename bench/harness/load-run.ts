@@ -1,9 +1,8 @@
-/** Runs a load once against a target, and measures the CPU time that each process used. */
+/** Puts a load on a target once, and measures the CPU time that each process used. */
 import type { Order, Phase, RunResult } from '../load/generator.ts'
 import { type Child, startScript } from './child.ts'
 import { assertThat } from './invariants.ts'
 
-/** The generator and the model server, used by all sides in turn. */
 export interface Rig {
   readonly generator: Child
   readonly model: Child
@@ -13,7 +12,6 @@ export interface Rig {
 
 export interface RigOptions {
   readonly openFiles?: number
-  /** The script that sends the load; `generator.ts` if absent. */
   readonly generator?: URL
 }
 
@@ -39,34 +37,30 @@ export async function startRig({ openFiles, generator: script = GENERATOR }: Rig
   }
 }
 
-/** Something that uses CPU time: a process, or a server with many. */
+/** A process, or a server with several processes, whose CPU time is measured. */
 export interface Worked {
   cpuMs(): number
-  /** The side's work on the disk, if it is known. */
   disk?(): Promise<DiskWork>
   rssBytes?(): number
 }
 
-/** Disk work since the start; NaN if it is not known. */
+/** The numbers count since the start. NaN stands for an unknown number. */
 export interface DiskWork {
   readonly writtenBytes: number
-  /** The part of the bytes that a Postgres wrote to its write-ahead log. */
+  /** These bytes of Postgres's write-ahead log are part of `writtenBytes`. */
   readonly walBytes: number
   readonly syncs: number
 }
 
 export interface Run {
   readonly result: RunResult
-  /** CPU time per answer in microseconds: of the side's processes, and of generator and model together. */
+  /** CPU times are per answer. `rigCpuUs` covers the generator and the model. */
   readonly sideCpuUs: number
-  /** The same time for each of the side's processes. */
   readonly processesCpuUs: readonly number[]
-  /** Disk work per answer, of the side's processes for which it is known. */
+  /** The figures are per answer, and cover only processes whose disk work is known. */
   readonly disk: DiskWork
-  /** Resident memory at the end, of the side's processes for which it is known. */
   readonly rssBytes: number
   readonly rigCpuUs: number
-  /** How busy generator and model were, as a share of one core each. */
   readonly generatorBusy: number
   readonly modelBusy: number
 }

@@ -1,4 +1,4 @@
-/** Finds out how many files a process may open here; each connection needs one. */
+/** Finds out how many files a process may open here. Each connection needs one. */
 import { spawnSync } from 'node:child_process'
 
 const ENOUGH = 100_000

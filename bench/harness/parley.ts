@@ -1,4 +1,4 @@
-/** Starts a Parley for one round, with a fresh database unless one is passed, the mock as its model, and an API key. */
+/** Starts a Parley for one round, with an empty database unless one is passed, the mock as its model, and an API key. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,27 +10,25 @@ export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 
 export interface ParleyOptions {
   readonly modelPort: number
-  /** The number of jobs and upstream calls at once; the defaults if absent. */
+  /** Limits jobs and upstream calls. The defaults apply if absent. */
   readonly concurrency?: number
   readonly nodeOptions?: readonly string[]
   readonly openFiles?: number
   readonly env?: Readonly<Record<string, string>>
-  /** The address of a Postgres; if absent, the file in its home folder is used. */
+  /** By default, Parley uses the SQLite file in its home folder. */
   readonly database?: string
-  /** The limit of a job's input tokens; the tier's default if absent. */
   readonly maxInputTokens?: number
-  /** Callback settings, as in the configuration file. */
   readonly callbacks?: object
   readonly role?: 'all' | 'api' | 'worker'
-  /** The `main.ts` of another clone to compare with; this clone's if absent. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 
-/** A folder with a database. The caller removes it with `remove`. */
+/** The caller must remove the folder with `remove`. */
 export class DataFolder {
   readonly folder = scratchFolder()
   readonly database = join(this.folder, 'parley.db')
-  /** Null until the server has printed it; it prints none if the database has keys. */
+  /** The key is null until the server has printed it. The server prints none if the database already has keys. */
   key: string | null = null
 
   remove(): void {
@@ -43,7 +41,7 @@ export class Parley {
   readonly port: number
   readonly key: string
   readonly dataFolder: DataFolder
-  /** The time from the start of the process until it listened. */
+  /** The time counts from the start of the process until the server listens. */
   readonly startMs: number
 
   private constructor(child: Child, port: number, key: string, dataFolder: DataFolder, startMs: number) {
@@ -65,7 +63,7 @@ export class Parley {
       command: process.execPath,
       args: [...RUNTIME_FLAGS, ...(options.nodeOptions ?? []), options.main ?? MAIN, ...command],
       cwd: dataFolder.folder,
-      // The peers write no log either.
+      // The peers write no log, so Parley must write little.
       env: {
         PORT: '0',
         DATABASE_URL: options.database ?? `sqlite:${dataFolder.database}`,
@@ -88,7 +86,7 @@ export class Parley {
     return { 'content-type': 'application/json', 'x-api-key': this.key }
   }
 
-  /** Returns the target of single creates that wait for their answer. */
+  /** Single creates of this target wait for their answer. */
   single(body: string): Target {
     return {
       port: this.port,
@@ -108,13 +106,12 @@ export class Parley {
     }
   }
 
-  /** The value of a metric that has no labels. */
+  /** The metric must have no labels. */
   async metric(name: string): Promise<number> {
     const text = await this.#metrics()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
   }
 
-  /** The sum of a metric over all series whose labels contain this text. */
   async sumOf(name: string, label: string): Promise<number> {
     const samples = (await this.#metrics()).matchAll(new RegExp(`^${name}\\{(.*)\\} (\\S+)$`, 'gm'))
     return [...samples].reduce((sum, [, labels = '', value]) => {

@@ -17,7 +17,6 @@ export function hasCommand(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined
 }
 
-/** Returns what BullMQ lacks here; null if it can be measured. */
 export function bullmqMissing(): Missing | null {
   const how = [
     ...(isInstalled('bullmq') ? [] : [PACKAGES]),

@@ -1,4 +1,4 @@
-/** Draws figures as SVG: bars with their range over the rounds, and a line at the target. */
+/** Draws figures as SVG: bars, their range over the rounds, and a line at the target. */
 import { writeFileSync } from 'node:fs'
 
 export interface Bar {
@@ -10,7 +10,6 @@ export interface Bar {
   readonly target?: number
 }
 
-/** Bars that share a scale. */
 export interface Panel {
   readonly title: string
   readonly unit: string

@@ -1,11 +1,11 @@
-/** Checks what must hold after every run on Postgres, in the database itself; invariants.ts does the same for a SQLite file. */
+/** Checks in Postgres what must hold after every run, as `invariants.ts` does in SQLite. */
 import { assertThat } from './invariants.ts'
 import type { Postgres } from './postgres.ts'
 
 /**
- * Asserts that every job is completed, has one outcome and is not open; and that every ID that a caller received belongs to one
- * of them and was returned once.
- * @param answers how many jobs callers were promised; null if some promises may have been lost in transit
+ * Asserts that every job is completed, has one outcome and is not open. Asserts that every ID that a caller received belongs to
+ * one job and was returned once.
+ * @param answers the number of jobs that callers were promised, or null if some responses may have been lost in transit
  */
 export async function assertEachSettledOnceOnPostgres(
   postgres: Postgres,

@@ -1,4 +1,4 @@
-/** The sides of a comparison on Postgres, each with its own Postgres for a round. */
+/** Starts the sides of a comparison on Postgres, each with its own Postgres for a round. */
 import { jobBody } from '../load/bodies.ts'
 import { withKeys } from '../load/idempotency-keys.ts'
 import { startScript } from './child.ts'
@@ -17,9 +17,9 @@ export interface PostgresSide extends Side {
 export interface PostgresSideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** Whether each request has an Idempotency-Key, like those of the published client. */
+  /** Requests have an Idempotency-Key, as from the published client. */
   readonly keyed?: boolean
-  /** The `main.ts` of another clone of Parley; this clone's if absent. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 

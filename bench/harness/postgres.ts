@@ -1,6 +1,6 @@
 /**
- * Starts a separate Postgres for one round, as durable as in production. Every side gets the same settings: those of a small
- * server, with checkpoints so far apart that a round has none by the clock.
+ * Starts a separate Postgres for one round, as durable as in production. Every side gets the settings of a small server, except
+ * that no checkpoint is due during a round.
  */
 import pg from 'pg'
 import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'
@@ -15,7 +15,7 @@ export const POSTGRES_SETTINGS = {
   checkpoint_timeout: '30min',
 }
 
-/** The server's work since its start. */
+/** The numbers count since the server's start. */
 export interface PostgresWork {
   readonly cpuMs: number
   readonly walBytes: number
@@ -63,7 +63,7 @@ export class Postgres {
     return client
   }
 
-  /** Brings the database to its state some time after a fill: statistics are known, and the data is on the disk. */
+  /** Updates the statistics and writes all data to the disk, as the database would do some time after a fill. */
   async settle(database = DEFAULT): Promise<void> {
     await this.query('vacuum (analyze)', database)
     await this.query('checkpoint', database)
@@ -82,8 +82,9 @@ export class Postgres {
   }
 
   /**
-   * Returns the bytes of the write-ahead log, and the growth of tables and indexes. Checkpoints do not count, because they write
-   * some pages more than once, at times that depend on settings. Processes report their syncs about once a second.
+   * Returns the bytes of the write-ahead log, and how much tables and indexes grew. Bytes of checkpoints do not count, because
+   * checkpoints write some pages repeatedly, as often as settings say. Postgres updates the number of syncs about once a
+   * second.
    */
   async disk(): Promise<DiskWork> {
     const [row] = await this.query<{ wal: string; data: string; syncs: string }>(

@@ -1,21 +1,20 @@
-/** Reads the CPU time and memory of a process from the kernel (Linux); 0 if there is no such process file. */
+/** Reads the CPU time and memory of a process from the kernel (Linux). A figure is 0 if its process file does not exist. */
 import { readdirSync, readFileSync } from 'node:fs'
 
 const MS_PER_TICK = 10
 
-/** Returns the time of all threads, user and system. */
 export function cpuMsOf(pid: number): number {
   return cpuTicks(pid).itself * MS_PER_TICK
 }
 
-/** Returns the time of living threads in microseconds, precise to the nanosecond, for what takes less than a tick. */
+/** The figure is precise to the nanosecond, for work that takes less than a tick. Only threads that are still alive count. */
 export function cpuUsOfThreads(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`)
   const ns = threads.map((thread) => Number(read(`/proc/${pid}/task/${thread}/schedstat`).split(' ')[0]))
   return ns.reduce((sum, one) => sum + one, 0) / 1000
 }
 
-/** Returns the time of a server with its child processes, alive and ended. */
+/** Includes child processes that have ended. */
 export function cpuMsOfFamily(pid: number): number {
   const [own, children] = [cpuTicks(pid), childrenOf(pid).map(cpuTicks)]
   return children.reduce((sum, { itself }) => sum + itself, own.itself + own.ended) * MS_PER_TICK
@@ -31,7 +30,7 @@ function childrenOf(pid: number): number[] {
   return read(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
 }
 
-/** Returns the bytes written to disks, as far as the kernel attributes them to this process. */
+/** Counts only the bytes that the kernel attributes to this process. */
 export function writtenBytesOf(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(read(`/proc/${pid}/io`))?.[1] ?? 0)
 }

@@ -1,6 +1,5 @@
-/** Runs interleaved rounds, and computes the ratios between their sides: on a noisy machine only the ratios are reliable. */
+/** Lets sides take turns in rounds, and computes the ratios between them. On a noisy machine, only ratios are reliable. */
 
-/** The median of the rounds, with their minimum and maximum. */
 export interface Spread {
   readonly median: number
   readonly min: number
@@ -15,7 +14,7 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (low + high) / 2, min: sorted[0] ?? Number.NaN, max: sorted.at(-1) ?? Number.NaN }
 }
 
-/** Measures every side once per round, in turns. Each round begins with a different side. */
+/** Each round begins with a different side. */
 export async function interleaved<Side extends string, Measured>(
   sides: readonly Side[],
   rounds: number,
@@ -31,7 +30,7 @@ export async function interleaved<Side extends string, Measured>(
   return measured
 }
 
-/** Returns one side's figure divided by the other's, round by round. */
+/** Divides round by round, so that drift of the machine affects both sides of a ratio. */
 export function ratios<Measured>(
   ours: readonly Measured[],
   theirs: readonly Measured[],

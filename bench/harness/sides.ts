@@ -1,4 +1,4 @@
-/** The sides of a comparison. Each starts anew for every round, with all processes that do its work. */
+/** Starts the sides of a comparison. Each starts anew for every round, with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
@@ -14,32 +14,26 @@ export type SideName = 'parley' | 'bare' | 'portkey' | 'bullmq' | 'combined'
 
 const BULLMQ_CONCURRENCY = 256
 
-/** What the side answered: how often, and the job IDs in the answers. */
 export type Answered = Pick<RunResult, 'answers' | 'jobIds'>
 
 export interface Side {
   readonly target: Target
-  /** All processes whose CPU time counts as this side's. */
+  /** The CPU time of these processes counts as this side's. */
   readonly processes: readonly Worked[]
-  /** The ID of the process that answers. */
   readonly pid: number
-  /** Stops the side and checks what must hold afterwards. */
   finish(answered: Answered): Promise<void>
 }
 
 export interface SideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** The number of upstream connections of the bare proxy. */
   readonly connections: number
   readonly env?: Readonly<Record<string, string>>
-  /** Parley's limit on the input tokens of a job. */
   readonly maxInputTokens?: number
-  /** The number of Parley's jobs and calls at once; its defaults if absent. */
   readonly concurrency?: number
-  /** Whether each request has an Idempotency-Key, like those of the published client. */
+  /** Requests have an Idempotency-Key, as from the published client. */
   readonly keyed?: boolean
-  /** The `main.ts` of another clone of Parley; this clone's if absent. */
+  /** The default is this clone's `main.ts`. */
   readonly main?: string
 }
 
@@ -85,7 +79,7 @@ async function startParley(shape: SideOptions): Promise<Side> {
   }
 }
 
-/** Measures a process that writes to the disk itself. */
+/** The process must write its data itself, not through a database server. */
 function onDisk(child: Child): Worked {
   return {
     cpuMs: () => child.cpuMs(),
@@ -138,7 +132,7 @@ async function startPortkey({ modelPort, bytes }: SideOptions): Promise<Side> {
   }
 }
 
-/** Portkey's gateway has no configured target: each request names its own. */
+/** Portkey's gateway has no configured target, so each request names its own. */
 export async function startGateway(): Promise<{ child: Child; port: number }> {
   const script = fileURLToPath(
     new URL('../node_modules/@portkey-ai/gateway/build/start-server.js', import.meta.url),
@@ -158,7 +152,6 @@ async function startBullmq({ modelPort, bytes }: SideOptions): Promise<Side> {
   return startBullmqShell({ modelPort, concurrency: BULLMQ_CONCURRENCY }, jobBody(bytes))
 }
 
-/** BullMQ calls the model through Portkey's gateway. */
 async function startCombined({ modelPort, bytes, connections }: SideOptions): Promise<Side> {
   const gateway = await startGateway()
   const settings = { modelPort, gatewayPort: gateway.port, concurrency: connections }

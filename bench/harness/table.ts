@@ -1,4 +1,4 @@
-/** Formats figures as text: a table with aligned columns, the first left-aligned and the others right-aligned. */
+/** Formats figures as text: a table whose first column is left-aligned and whose other columns are right-aligned. */
 import type { Spread } from './rounds.ts'
 
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -13,14 +13,12 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), widths.map((width) => '-'.repeat(width)).join('  '), ...rows.map(line)].join('\n')
 }
 
-/** Formats three significant digits, with thousands separators. */
 export function figure(value: number): string {
   if (!Number.isFinite(value)) return 'n/a'
   if (Math.abs(value) >= 100) return Math.round(value).toLocaleString('en-US')
   return value.toPrecision(3)
 }
 
-/** Formats a spread, for example `0.71 (0.66 to 0.74)`. */
 export function spread({ median, min, max }: Spread): string {
   return `${median.toFixed(2)} (${min.toFixed(2)} to ${max.toFixed(2)})`
 }

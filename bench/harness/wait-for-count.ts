@@ -1,11 +1,11 @@
-/** Waits until a count reaches its target, which ends a run. */
+/** Waits until a count reaches its goal, which ends a run. */
 import type { Child } from './child.ts'
 import { assertThat } from './invariants.ts'
 
 const LOOK_MS = 20
 
 /**
- * Throws if the process that must reach the count ends, or if it takes too long.
+ * Throws if the process that must reach the goal ends, or if it takes too long.
  * @param what is counted, such as `jobs`
  */
 export async function waitForCount(

@@ -1,4 +1,7 @@
-/** Sends batches of jobs with callbacks at a steady pace, from the benchmark's own process, because there are few batches. */
+/**
+ * Sends batches of jobs with callbacks at a steady pace. There are so few batches that the benchmark's own process can send
+ * them.
+ */
 import { Pool } from 'undici'
 import { newIdempotencyKey } from '../../client/src/idempotency-key.ts'
 import { jobBody } from './bodies.ts'
@@ -8,23 +11,20 @@ import { HOSTS, urlOf } from './receiver-hosts.ts'
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 export interface SteadyLoad {
-  /** The port of Parley, or of a peer that accepts batches in the same form. */
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
-  /** Whether each batch has an Idempotency-Key, like those of the published client. */
+  /** Each batch has an Idempotency-Key, as from the published client. */
   readonly keyed: boolean
   readonly receiversPort: number
-  /** The size of a job. */
   readonly bytes: number
   readonly batches: number
   readonly jobsEach: number
-  /** Time between batches. */
   readonly paceMs: number
 }
 
 const CONNECTIONS = 16
 
-/** Resolves with the IDs of all jobs once all batches have been accepted. Callbacks go to each host in turn. */
+/** Callbacks go to each host in turn. */
 export async function sendSteadily(load: SteadyLoad): Promise<string[]> {
   const pool = new Pool(`http://127.0.0.1:${load.port}`, { connections: CONNECTIONS, pipelining: 1 })
   const form = jobBody(load.bytes).slice(0, -1)

@@ -1,15 +1,14 @@
-/** Request bodies of a chosen size, each with its correlation ID. */
+/** Makes request bodies of a chosen size, each with its correlation ID. */
 import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 
 const WORDS = 'The quick brown fox jumps over the lazy dog while the band plays on. '
 export const MODEL = 'gpt-5-mini'
 
-/** Returns a job creation object for Parley. A bare proxy gets the same bytes. */
+/** The bare proxy gets the same bytes as Parley. */
 export function jobBody(bytes: number): string {
   return filled(bytes, jobOf)
 }
 
-/** Returns the same conversation as a chat completion request, for peers that use that format. */
 export function chatBody(bytes: number): string {
   return filled(bytes, chatOf)
 }
@@ -40,7 +39,6 @@ function filled(bytes: number, make: (text: string) => string): string {
   return make(words(bytes - make('').length))
 }
 
-/** Returns a text of this many characters, each of one byte. */
 export function words(count: number): string {
   const length = Math.max(0, count)
   return WORDS.repeat(Math.ceil(length / WORDS.length)).slice(0, length)

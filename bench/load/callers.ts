@@ -1,8 +1,10 @@
 /**
- * Simulates callers of the published client, in a separate process: each sends a prompt, waits for its answer, and sends the
- * next. Three of four use `createAndWait`: a single create, and a wait if it was not answered. The fourth uses `createBatch`
- * with one job, and `waitAll`. Requests and waits are those of the client, but written to the socket directly, because that many
- * instances of the client would take most of the machine.
+ * Simulates callers of the published client in a separate process. Each caller sends a prompt, waits for its answer, and sends
+ * the next. Three of four use `createAndWait`, which sends a single create and then reads the job until it has ended. The
+ * fourth uses `createBatch` with one job, and `waitAll`.
+ *
+ * The requests and waits are the client's, but are written to the socket directly, because that many instances of the client
+ * would take most of the machine.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { backoffMs, retryAfterS } from '../../client/src/backoff.ts'
@@ -16,11 +18,9 @@ import { PreparedRequest } from './request.ts'
 
 type Run = Extract<Order, { kind: 'run' }>
 
-/** One caller in this many uses `createBatch`. */
 const BATCH_CALLERS = 4
-/** How long the client asks the server to hold a read, in seconds. */
+/** The client asks the server to hold a read for this many seconds. */
 const WAIT_S = 50
-/** The client's pause before it repeats a read that found nothing. */
 const REPEAT_MS = 500
 const OPENING_AT_ONCE = 100
 const MOST_FAILURES = 20
@@ -30,7 +30,6 @@ const ENDED = '"status":"completed"'
 const prompts = new Prompts()
 const nextCorrelationId = correlationIdGenerator()
 
-/** What all callers of a run have observed. */
 class Seen {
   readonly latencies: number[] = []
   readonly jobIds: string[] = []
@@ -52,7 +51,6 @@ class Caller {
     this.#seen = seen
   }
 
-  /** Creates a job and waits for its answer; resolves with false if the answer is wrong. */
   async one(): Promise<boolean> {
     const { expect, batch: _, ...shape } = this.#target
     const correlationId = this.#request.renew(nextCorrelationId)
@@ -67,7 +65,6 @@ class Caller {
     return (ended.body.includes(text) && ended.body.includes(correlationId)) || this.#fail(ended)
   }
 
-  /** Waits like `waitAll` for one job. */
   async #wait({ host, headers }: Pick<Target, 'host' | 'headers'>, jobId: string): Promise<Answer> {
     const { 'content-type': _, 'idempotency-key': __, ...readHeaders } = headers
     const path = `/api/v1/messages?ids=${jobId}&wait=${WAIT_S}&wait_for=all`
@@ -80,7 +77,7 @@ class Caller {
     }
   }
 
-  /** Repeats a rejected request with the same key after the client's pauses; unlike the client, without a limit. */
+  /** Repeats a rejected request with the same key after the client's pauses. Unlike the client, it never gives up. */
   async #sendUntilTaken(bytes: Buffer): Promise<Answer> {
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#send(bytes)

@@ -1,12 +1,12 @@
 /**
- * A keep-alive HTTP/1.1 connection that sends one request at a time directly on a socket: the generator must cost as little as
- * possible, because it shares the machine with what it measures.
+ * Sends one request at a time over a keep-alive HTTP/1.1 connection, directly on a socket. The generator shares the machine
+ * with what it measures, so it must cost little.
  */
 import { connect, type Socket } from 'node:net'
 
 export interface Answer {
   readonly status: number
-  /** Status line and headers, in lower case. */
+  /** Both are in lower case. */
   readonly head: string
   readonly body: string
 }
@@ -29,8 +29,8 @@ export class Connection {
   }
 
   /**
-   * @param localAddress an address of the loopback range, for when the ports of 127.0.0.1 run out. The kernel then searches for
-   * a port that is free on every address, which takes long when many are in use.
+   * @param localAddress an address of the loopback range, for more connections than 127.0.0.1 has ports. The kernel then
+   * searches for a port that is free on every address, which takes long when many are in use.
    */
   static open(port: number, localAddress?: string): Promise<Connection> {
     return new Promise((resolve, reject) => {
@@ -48,7 +48,7 @@ export class Connection {
     })
   }
 
-  /** Sends one request at a time. Uses a callback instead of a promise, because this is the inner loop. */
+  /** The next request may be sent only after the answer. Callbacks are cheaper than a promise, and this is the inner loop. */
   send(bytes: Buffer, onAnswer: (answer: Answer) => void, onBroken: (error: Error) => void): void {
     if (this.#broken) {
       onBroken(this.#broken)
@@ -87,7 +87,7 @@ export class Connection {
   }
 }
 
-/** The body as received (if chunked, with the chunk sizes), or null until it is complete. */
+/** Returns the body as received (with the chunk sizes if it is chunked), or null until the body is complete. */
 function bodyOf(head: string, text: string, start: number): string | null {
   const declared = head.indexOf('content-length: ')
   if (declared >= 0) {

@@ -1,6 +1,6 @@
 /**
- * Correlation IDs make the content of each request unique, so that no answer comes from a cache, and match an answer to its
- * request. All have the same length, so that they can be written into a prepared request.
+ * Makes correlation IDs. They make each request unique, so that no answer comes from a cache, and match an answer to its
+ * request. All have the same length, so that they fit into a prepared request.
  */
 import { randomBytes } from 'node:crypto'
 
@@ -9,7 +9,7 @@ const RUN_CHARACTERS = 12
 const COUNT_CHARACTERS = 8
 export const CORRELATION_ID_BYTES = CORRELATION_ID_PREFIX.length + RUN_CHARACTERS + COUNT_CHARACTERS
 
-/** Returns a generator of correlation IDs that are unique across runs. */
+/** The IDs are unique across runs. */
 export function correlationIdGenerator(): () => string {
   const run = randomBytes(RUN_CHARACTERS / 2).toString('hex')
   let count = 0

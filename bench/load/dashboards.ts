@@ -1,6 +1,6 @@
 /**
- * Simulates open dashboards in a separate process: each reads the event stream and requests the overview every ten seconds, like
- * its page.
+ * Simulates open dashboards in a separate process. Each reads the event stream and requests the overview every ten seconds, as
+ * the page does.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
 
@@ -21,9 +21,9 @@ let open = new AbortController()
 async function watch(signal: AbortSignal, index: number): Promise<void> {
   const stream = await fetch(`${api}/events`, { headers, signal })
   if (!stream.ok || !stream.body) throw new Error(`the stream of events answered ${stream.status}`)
-  // The stream ends when the signal aborts.
+  // The stream ends with an error when the signal aborts.
   drain(stream.body).catch(() => {})
-  // The requests are staggered, like those of real dashboards.
+  // Real dashboards do not send their requests all at once.
   const first = setTimeout(ask, (OVERVIEW_EVERY_MS * index) / 50)
   const later = setInterval(ask, OVERVIEW_EVERY_MS)
   signal.addEventListener('abort', () => {

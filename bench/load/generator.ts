@@ -1,6 +1,6 @@
 /**
- * Generates load in a separate process: a closed loop over N connections, or many requests held at once. It checks the status of
- * every answer, that it belongs to its request, and that it contains what it must.
+ * Generates load in a separate process: a closed loop over N connections, or many requests held at once. Checks the status of
+ * every answer, that it belongs to its request, and that it contains the expected text.
  */
 
 import { onBenchMessage, sendToBench } from './bench-channel.ts'
@@ -10,17 +10,15 @@ import { monotonicMs } from './monotonic.ts'
 import { type Latencies, summarise } from './percentiles.ts'
 import { PreparedRequest, type RequestShape } from './request.ts'
 
-/** What is sent, and which answers are correct. */
 export interface Target extends RequestShape {
   readonly port: number
-  /** Paths that are requested in turn, instead of `path`; only without correlation IDs. */
+  /** If present, these are requested in turn instead of `path`. They cannot have correlation IDs. */
   readonly paths?: readonly string[]
-  /** For `callers.ts`: how every fourth caller creates its jobs. */
+  /** Every fourth caller of `callers.ts` creates its jobs here. */
   readonly batch?: Target
   readonly expect: {
     readonly status: number
     readonly text: string
-    /** Whether the answer must contain the request's correlation ID. */
     readonly correlationId: boolean
   }
 }
@@ -32,29 +30,27 @@ export type Order =
       readonly connections: number
       readonly warmUpMs: number
       readonly measureMs: number
-      /** The ports to connect to, in turn, if they differ from the target's port. */
       readonly ports?: readonly number[]
-      /** Requests per second over all connections, at a steady pace; as many as possible if absent. */
+      /** If absent, the generator sends as many requests as possible. */
       readonly perSecond?: number
-      /** If true, a broken connection ends its loop without a failure, because the server is killed on purpose. */
+      /** If true, a broken connection is no failure, because the benchmark kills the server on purpose. */
       readonly mayBreak?: boolean
     }
   | { readonly kind: 'hold'; readonly target: Target; readonly connections: number }
 
 export interface RunResult {
   readonly kind: 'result'
-  /** Correct answers per second of the measured time. */
   readonly perSecond: number
   readonly latencies: Latencies
-  /** All correct answers, including those during the warm-up, and the job IDs in them. */
+  /** Counts answers during the warm-up, too. */
   readonly answers: number
   readonly jobIds: readonly string[]
   readonly failures: readonly string[]
-  /** For `callers.ts`: requests that were sent again, as the client does after 429 and 503. */
+  /** Only `callers.ts` sets this, because the client repeats requests after 429 and 503. */
   readonly retries?: number
 }
 
-/** Reports that the measured time starts or ends, so that the benchmark can read CPU times. */
+/** Tells the benchmark when the measured time starts and ends, so that it can read CPU times. */
 export type Phase = { readonly kind: 'measuring' | 'measured' }
 
 export interface HeldResult {
@@ -64,13 +60,11 @@ export interface HeldResult {
 }
 
 const JOB_ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
-/** Ports to use for each source address; a loopback address has 28,000. */
+/** A loopback address has 28,000 ports for outgoing connections, so more connections need more source addresses. */
 const PER_ADDRESS = 20_000
 const OPENING_AT_ONCE = 100
-/** The pause between requests when many are to be held. */
 const PAUSE_MS = 25
 
-/** Opens connections to all ports in equal numbers, give or take one. */
 async function openOn(ports: readonly number[], target: Target, count: number): Promise<Connection[]> {
   const shares = ports.map((port, index) => {
     return { port, share: Math.floor(count / ports.length) + (index < count % ports.length ? 1 : 0) }
@@ -84,7 +78,6 @@ async function openAll(target: Target, count: number): Promise<Connection[]> {
   return connections
 }
 
-/** Opens the next few of this many connections. */
 function openSome({ port }: Target, count: number, opened: number): Promise<Connection[]> {
   return Promise.all(
     Array.from({ length: Math.min(OPENING_AT_ONCE, count - opened) }, (_, index) => {
@@ -103,7 +96,6 @@ function wrong({ expect }: Target, status: number, body: string, correlationId: 
 
 const nextCorrelationId = correlationIdGenerator()
 
-/** Returns what one of several connections sends: its share of the paths in turn, or always the same request. */
 function requestsOf(target: Target, connection: number, connections: number): PreparedRequest[] {
   const { paths = [target.path] } = target
   const own = paths.filter((_, index) => paths.length < connections || index % connections === connection)
@@ -177,8 +169,8 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
 }
 
 /**
- * Sends one request on each of many connections, and ends when all are answered. The requests are spread over time, as
- * callers' are, rather than opened in one burst.
+ * Sends one request on each of many connections, and ends when all are answered. Real callers do not send in one burst, so the
+ * requests are spread over time.
  */
 async function assertThat({
   target,

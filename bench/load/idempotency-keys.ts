@@ -1,14 +1,13 @@
 /** Generates Idempotency-Keys like the published client's, a new one for each create. */
 import { randomFillSync } from 'node:crypto'
 
-/** The client writes the time in milliseconds, then 80 random bits, in hexadecimal. */
+/** The client's key is the time in milliseconds and 80 random bits, in hexadecimal. */
 const TIME_DIGITS = 12
 const RANDOM_BYTES = 10
-/** The placeholder for the key in the header of a single create. */
 export const KEY_PLACEHOLDER = '@'.repeat(TIME_DIGITS + 2 * RANDOM_BYTES)
-/** The key of a batch: the client adds the position of the first job among all jobs of the call. */
+/** For a batch, the client adds the position of its first job among all jobs of the call. */
 const BATCH_KEY = `${KEY_PLACEHOLDER}.0`
-/** Random bytes are generated for many keys at once, because each call costs more than the bytes. */
+/** Generating random bytes for many keys at once saves most of the cost, which is the call. */
 const pool = Buffer.alloc(4096 * RANDOM_BYTES)
 let used = pool.length
 
@@ -17,16 +16,12 @@ interface Keyed {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/**
- * Returns the requests with a key each. The keys look like the client's, because their order decides which pages an index
- * writes.
- */
+/** The keys must look like the client's, because their order decides which pages an index writes. */
 export function withKeys<T extends Keyed>(target: T): T {
   const key = target.path.endsWith('/batches') ? BATCH_KEY : KEY_PLACEHOLDER
   return { ...target, headers: { ...target.headers, 'idempotency-key': key } }
 }
 
-/** Writes a new key into a prepared request. */
 export function writeNewKey(request: Buffer, place: number): void {
   if (used === pool.length) {
     randomFillSync(pool)

@@ -1,6 +1,7 @@
 /**
- * A mock model server for load: plain node:http that answers every request with a valid chat completion of about 400 bytes,
- * after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can recognize their own.
+ * Serves as the model server of benchmarks: plain node:http that answers every request with a valid chat completion of about
+ * 400 bytes, after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can recognize their
+ * own.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -10,18 +11,17 @@ import { monotonicMs } from './monotonic.ts'
 
 interface Settings {
   readonly delayMs: number
-  /** True to hold all requests until `release`. */
   readonly stalled?: boolean
 }
 
 type Order =
   | { readonly kind: 'delay'; readonly ms: number }
-  /** Holds requests. `timed` records when each request was answered. */
+  /** With `timed`, the server records when it answers each request. */
   | { readonly kind: 'hold'; readonly timed: boolean }
   | { readonly kind: 'held?' }
-  /** Asks how many requests were answered since it started to hold them. */
+  /** Asks how many requests the server has answered since it started to hold them. */
   | { readonly kind: 'answered?' }
-  /** Answers the held requests, spread evenly over this time; later requests are answered at once. */
+  /** Answers the held requests, spread evenly over this time, and all later ones at once. */
   | { readonly kind: 'release'; readonly overMs: number }
   | { readonly kind: 'answer times?' }
 
@@ -31,7 +31,7 @@ let stalled = settings.stalled ?? false
 let timed = false
 let answered = 0
 const held: (() => void)[] = []
-/** When each correlation ID was answered, on the machine's monotonic clock. */
+/** Times are on the machine's monotonic clock. */
 let answeredAtMs: [correlationId: string, atMs: number][] = []
 
 const before = Buffer.from(
@@ -44,7 +44,7 @@ const length = before.length + CORRELATION_ID_BYTES + after.length
 const headers = { 'content-type': 'application/json', 'content-length': length }
 
 const server = createServer((request, response) => {
-  // The list of models, which a server requests at its start, is no answer to a job.
+  // A server requests the list of models when it starts. That request is no job.
   if (request.method === 'GET') {
     response.end('{"object":"list","data":[{"id":"bench","object":"model"}]}')
     return

@@ -1,4 +1,4 @@
-/** Milliseconds on the machine's monotonic clock, which all of its processes share. */
+/** Reads the machine's monotonic clock in milliseconds. All processes of the machine share this clock. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6
 }

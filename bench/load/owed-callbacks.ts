@@ -1,4 +1,4 @@
-/** Creates owed callbacks of a chosen size, spread evenly over the hosts: the same for every side of a comparison. */
+/** Creates pending callbacks of a chosen size, spread evenly over the hosts. Every side of a comparison gets the same ones. */
 import { randomBytes } from 'node:crypto'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-sender.ts'
 import { systemClock } from '../../src/clock.ts'
@@ -7,17 +7,14 @@ import { makeSecret } from '../../src/net/signing-secrets.ts'
 import { words } from './bodies.ts'
 import { HOSTS, urlOf } from './receiver-hosts.ts'
 
-/** All of the callbacks belong to this account. */
 export const ACCOUNT = 'bench'
 
 export interface OwedOptions {
   readonly callbacks: number
-  /** The size of a callback's body. */
   readonly bytes: number
   readonly receiversPort: number
 }
 
-/** Returns callbacks to each host in turn. */
 export function owedCallbacks({ callbacks, bytes, receiversPort }: OwedOptions): SignableBody[] {
   const nowMs = Date.now()
   const makeId = jobIdMaker(systemClock, (count) => randomBytes(count).toString('hex'))

@@ -1,4 +1,4 @@
-/** Percentiles of latencies, in milliseconds. */
+/** Computes percentiles of latencies, in milliseconds. */
 export interface Latencies {
   readonly p50: number
   readonly p90: number

@@ -1,29 +1,28 @@
 /**
- * Writes prompts of distinct text that compresses like prose. `prose.txt` has 765 sentences. A chain of word pairs from one half
- * of them makes new sentences, which fill passages; a prompt consists of passages of one half. The same seed gives the same
- * prompts.
+ * Writes distinct prompts that compress like prose. `prose.txt` has 765 sentences, which are divided into two halves. From the
+ * word pairs of each half, a Markov chain makes new sentences, which fill passages of equal length. A prompt consists of
+ * passages of one half. The same seed gives the same prompts.
  */
 import { readFileSync } from 'node:fs'
 import { constants, zstdCompressSync } from 'node:zlib'
 
 export const PROMPT_BYTES = 10_240
-/** zstd must compress each prompt to a share between these of its size. */
+/** zstd must compress each prompt to a share of its size between these two. */
 const COMPRESSED = { least: 0.35, most: 0.45 }
 const LEVEL = 3
-/** The text is divided into this many parts. */
 const HALVES = 2
 const PASSAGES_EACH = 8000
 const PASSAGE_BYTES = 512
-/** The first passages, this many, tell prompts apart. */
+/** The first three passages of a prompt differ from those of every other prompt. */
 const FIRST = 3
 const SEED = 26
 
-/** The text that a prompt replaces. It has no meaning in JSON. */
+/** A prompt replaces this text, whose characters have no meaning in JSON. */
 export const PROMPT_PLACEHOLDER = '~'.repeat(PROMPT_BYTES)
 
 type Random = () => number
 
-/** Returns random numbers from 0 to 1 (mulberry32). */
+/** Returns numbers from 0 to 1 (the generator mulberry32). */
 function randomFrom(seed: number): Random {
   let state = seed
   return () => {
@@ -36,9 +35,9 @@ function randomFrom(seed: number): Random {
 
 export class Prompts {
   readonly #random: Random
-  /** For each half, passages of the same length. */
+  /** Each half has one buffer with all its passages, which have the same length. */
   readonly #passages: readonly Buffer[]
-  /** The prompts written so far, each identified by its first passages. */
+  /** A prompt's first passages identify it. */
   readonly #written = new Set<number>()
 
   constructor(seed = SEED) {
@@ -52,7 +51,6 @@ export class Prompts {
     )
   }
 
-  /** Writes a prompt that it has not written before. */
   write(into: Buffer, place: number): void {
     const half = Math.floor(this.#random() * HALVES)
     const passages = this.#passages[half]
@@ -69,7 +67,6 @@ export class Prompts {
 }
 
 function passagesFrom(words: readonly string[], random: Random): Buffer {
-  /** For each pair of words, the places where it occurs. */
   const places = new Map<string, number[]>()
   const samePair = words.map((word, at) => {
     const pair = `${word} ${words[at + 1]}`
@@ -88,7 +85,7 @@ function passagesFrom(words: readonly string[], random: Random): Buffer {
   return passages
 }
 
-/** Throws unless these prompts are as compressible as prose. Returns the median share to which they are compressed. */
+/** Throws unless these prompts compress like prose. Returns the median of their compressed shares. */
 export function checkPrompts(count: number): number {
   const prompts = new Prompts()
   const prompt = Buffer.alloc(PROMPT_BYTES)

@@ -1,6 +1,6 @@
 /**
- * The addresses of the callback receivers. Each host is an address of the loopback network, and all use one port. Linux
- * accepts connections to that whole network without configuration.
+ * Gives each callback receiver an address of the loopback network. All use one port. Linux accepts connections to that whole
+ * network without configuration.
  */
 export const HOSTS = 100
 
@@ -13,7 +13,7 @@ export function urlOf(host: number, port: number): string {
   return `http://${addressOf(host)}:${port}/parley`
 }
 
-/** Distributes this many hosts that never answer evenly among the others. */
+/** Returns which hosts never answer. They are spread evenly among the others. */
 export function blackHoles(count: number): ReadonlySet<number> {
   return new Set(Array.from({ length: count }, (_, index) => Math.floor((index * HOSTS) / count)))
 }

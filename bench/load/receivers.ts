@@ -1,7 +1,7 @@
 /**
- * The callback receivers, in a separate process: many hosts, each of which answers with 200 after a delay, or never if it is a
- * black hole. They work directly on sockets, because they share the machine with what they measure. They count how often each
- * callback arrived, by its `webhook-id`, and its latency since the payload's `sent_ms`.
+ * Receives callbacks in a separate process on many hosts. A host answers with 200 after a delay, or never if it is a black
+ * hole. Counts how often each callback arrives, by its `webhook-id`, and its latency since the payload's `sent_ms`. Works
+ * directly on sockets, because it shares the machine with what it measures.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { onBenchMessage, sendToBench, settingsFromBench } from './bench-channel.ts'
@@ -14,23 +14,20 @@ interface Settings {
 }
 
 export type ReceiversOrder =
-  /** Resets the counts, and measures the latency of everything sent from now on. */
+  /** Resets the counts. Latencies include only callbacks sent after `measureFromMs`. */
   | { readonly kind: 'expect'; readonly holes: number; readonly measureFromMs: number }
   | { readonly kind: 'report?' }
 
 export interface ReceiversReport {
   readonly kind: 'report'
-  /** Callbacks to hosts that answer: how many distinct ones arrived, and how many arrivals there were. */
+  /** Counts at hosts that answer. `callbacks` counts a repeated callback once, `arrivals` each time. */
   readonly callbacks: number
   readonly arrivals: number
-  /** When the first callback arrived, and the last that was not a duplicate; NaN when none arrived. */
+  /** Repeated callbacks do not count. NaN stands for no callback. */
   readonly firstAtMs: number
   readonly lastAtMs: number
-  /** Latency from `sent_ms` to the first arrival. */
   readonly latencies: Latencies
-  /** How many callbacks black holes received. */
   readonly lost: number
-  /** The number of connections opened. */
   readonly connections: number
 }
 
@@ -82,7 +79,6 @@ class Arrivals {
   }
 }
 
-/** Returns the rest of the line after the last header of this name. */
 function after(text: string, name: string): string | null {
   const at = text.lastIndexOf(name)
   if (at < 0) return null
@@ -97,7 +93,7 @@ function receive(socket: Socket, host: number): void {
   arrivals.connections += 1
   socket.setNoDelay(true)
   socket.setEncoding('latin1')
-  // Senders abandon black holes, and may close the connection in any way.
+  // Senders give up on black holes, and may close the connection in any way.
   socket.on('error', () => {})
   socket.on('data', (text: unknown) => {
     received = received === '' ? String(text) : received + String(text)

@@ -1,22 +1,24 @@
-/** A prepared HTTP request into which correlation IDs and keys are written, which is the cheapest way to send unique content. */
+/**
+ * Prepares an HTTP request, and writes new correlation IDs and keys into its bytes. No other way to send unique content is as
+ * cheap.
+ */
 import { CORRELATION_ID_BYTES } from './correlation-id.ts'
 import { KEY_PLACEHOLDER, writeNewKey } from './idempotency-keys.ts'
 import { PROMPT_PLACEHOLDER, type Prompts } from './prompts.ts'
 
 export interface RequestShape {
   readonly host: string
-  /** Defaults to POST. */
+  /** The default is POST. */
   readonly method?: 'GET' | 'POST'
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** JSON with a `CORRELATION_ID_PLACEHOLDER` in place of each correlation ID. */
+  /** Each correlation ID is written over a `CORRELATION_ID_PLACEHOLDER` in this JSON. */
   readonly body: string
 }
 
-/** The placeholder for a correlation ID in a body. */
 export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 
-/** Use one per connection: a second send before the first was written out would overwrite bytes in transit. */
+/** Each connection needs its own, because a second send before the first was written out would overwrite bytes in transit. */
 export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]
@@ -32,14 +34,10 @@ export class PreparedRequest {
     this.#promptPlaces = placesIn(this.bytes, PROMPT_PLACEHOLDER)
   }
 
-  /** Writes a new prompt over every placeholder for one. */
   writePrompts(prompts: Prompts): void {
     for (const place of this.#promptPlaces) prompts.write(this.bytes, place)
   }
 
-  /**
-   * Writes a new key, if the request has one, and a new correlation ID over every placeholder. Returns the last correlation ID.
-   */
   renew(next: () => string): string {
     for (const place of this.#keyPlaces) writeNewKey(this.bytes, place)
     let correlationId = ''

@@ -1,7 +1,7 @@
 /**
- * The baseline for callbacks: a loop that posts from memory with an undici pool for each host. Hosts take turns, and each has
- * its own share of the slots, so that one that never answers takes none from the others. The loop stores nothing, never retries
- * and checks no address; bodies and signatures are prepared in advance.
+ * Serves as the baseline for callbacks: a loop that posts from memory with an undici pool for each host. Each host has its own
+ * share of the slots, so that a host that never answers takes none from the others. The loop stores nothing, never retries and
+ * checks no address. Bodies and signatures are prepared in advance.
  */
 import { Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-sender.ts'

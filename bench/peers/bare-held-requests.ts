@@ -1,6 +1,6 @@
 /**
- * The baseline for waiting: a node:http server that reads a request and holds its answer until `release`. It calls no model and
- * stores nothing.
+ * Serves as the baseline for pending requests: a node:http server that reads a request and holds its answer until `release`.
+ * The server calls no model and stores nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * The baseline for jobs: the least that a proxy to a model can do. A node:http server passes body and answer on unchanged, with
- * an undici pool. It checks nothing and stores nothing.
+ * Serves as the baseline for jobs: the least that a proxy to a model can do. A node:http server passes body and answer on
+ * unchanged, with an undici pool. The server checks nothing and stores nothing.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,9 +1,11 @@
-/** The baseline for reads: node:http that sends the bytes of each answer from memory. It has no API keys, limits or jobs. */
+/**
+ * Serves as the baseline for reads: node:http that sends the bytes of each answer from memory. The server has no API keys,
+ * limits or jobs.
+ */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { onBenchMessage, sendToBench } from '../load/bench-channel.ts'
 
-/** The answer to each path, and the headers that all of them share. */
 export interface BareAnswers {
   readonly kind: 'answers'
   readonly headers: Readonly<Record<string, string>>

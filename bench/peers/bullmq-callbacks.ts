@@ -1,6 +1,7 @@
 /**
  * Delivers callbacks with BullMQ: a worker reads them from the queue, signs them and posts them with an undici pool for each
- * host; Redis stores their outcome. It leaves out address checks, a limit per host, and the job that the callback reports.
+ * host. Redis stores their outcome. The peer leaves out address checks, a limit per host, and the job that the callback
+ * reports.
  */
 import { Agent } from 'undici'
 import { callbackRequest, type SignableBody } from '../../src/callbacks/callback-sender.ts'
@@ -37,7 +38,6 @@ const queue = new Queue('callbacks', { connection })
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }

@@ -1,6 +1,6 @@
 /**
- * Drains a backlog with BullMQ; a job's return value is its result, stored in Redis. `url` is the port of Redis. It leaves out
- * fair order between accounts, the response cache, receipts and usage.
+ * Drains a backlog with BullMQ. A job's return value is its result, which Redis stores. `url` is the port of Redis. The peer
+ * leaves out fair order between accounts, the response cache, receipts and usage.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'

@@ -1,6 +1,7 @@
 /**
- * Accepts batches with BullMQ behind a plain node:http shell: a request adds its jobs with one `addBulk` and is answered with
- * their IDs. No worker runs them. It leaves out API keys, tiers, limits, checks of the jobs, and idempotency.
+ * Accepts batches with BullMQ behind a plain node:http shell. The shell adds the jobs of a request with one `addBulk`, and
+ * answers with their IDs. No worker runs them. The peer leaves out API keys, tiers, limits, checks of the jobs, and
+ * idempotency.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { serveBatches } from './http-shell.ts'

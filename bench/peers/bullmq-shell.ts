@@ -1,8 +1,9 @@
 /**
- * Serves single creates with BullMQ behind a plain node:http shell: a request adds a job, a worker in the same process calls the
- * model with undici, directly or through Portkey's gateway, and the request is answered when the job has finished. It leaves out
- * API keys, tiers, checks, the timeout of the wait, callbacks, retention and metrics. Parley does not depend on BullMQ's
- * packages, so they are loaded when it runs, and only the parts used here have types.
+ * Serves single creates with BullMQ behind a plain node:http shell. A request adds a job. A worker in the same process calls
+ * the model with undici, directly or through Portkey's gateway. The request is answered when the job has finished.
+ *
+ * The peer leaves out API keys, tiers, checks, the timeout of the wait, callbacks, retention and metrics. Parley does not
+ * depend on BullMQ's packages, so this file loads them when it runs, and declares types only for what it uses.
  */
 import { Pool } from 'undici'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
@@ -11,9 +12,7 @@ import { servePosts } from './http-shell.ts'
 interface Settings {
   readonly modelPort: number
   readonly redisPort: number
-  /** The port of Portkey's gateway. */
   readonly gatewayPort?: number
-  /** The number of jobs in progress at once. */
   readonly concurrency: number
 }
 
@@ -58,8 +57,8 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const queue = new Queue('messages', { connection })
 const events = new QueueEvents('messages', { connection })
 const worker = new Worker('messages', ask, { connection, concurrency })
-// Finished jobs stay readable, as in Parley. A retry is needed, because the gateway closes idle connections, sometimes just as a
-// call is sent on one.
+// Finished jobs stay readable, as in Parley. The gateway closes idle connections, sometimes just as a call is sent, so calls
+// need retries.
 const backoff = { type: 'fixed', delay: 100 }
 const jobOptions = { removeOnComplete: false, removeOnFail: false, attempts: 3, backoff }
 

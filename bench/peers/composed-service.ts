@@ -1,7 +1,8 @@
 /**
- * The service that you would compose from parts instead of running Parley: BullMQ stores the jobs, Portkey's gateway calls the
- * model, and undici posts signed callbacks from a separate queue, so that a retry does not call the model again. It leaves out
- * API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage and metrics.
+ * Runs the service that you would compose from parts instead of running Parley. BullMQ stores the jobs, Portkey's gateway calls
+ * the model, and undici posts signed callbacks. Callbacks have their own queue, so that a retry does not call the model again.
+ * The service leaves out API keys, tiers, checks of jobs and answers, checks of callback addresses, retention, usage and
+ * metrics.
  */
 import { Agent, Pool } from 'undici'
 import { callbackRequest } from '../../src/callbacks/callback-sender.ts'
@@ -14,7 +15,7 @@ interface Settings {
   readonly modelPort: number
   readonly gatewayPort: number
   readonly redisPort: number
-  /** The number of jobs, and of callbacks, in progress at once. */
+  /** Limits the jobs, and separately the callbacks, in progress. */
   readonly concurrency: number
 }
 interface NewJob {
@@ -56,7 +57,6 @@ const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: n
 const opts = {
   attempts: 10,
   backoff: { type: 'exponential', delay: 5000, jitter: 0.2 },
-  // Results and outcomes stay readable, as in Parley.
   removeOnComplete: false,
   removeOnFail: false,
 }

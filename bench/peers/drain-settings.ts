@@ -1,4 +1,4 @@
-/** The settings of the peers that drain a backlog, and how they call the model. */
+/** Declares the settings of the peers that drain a backlog, and calls the model for them. */
 import { Pool } from 'undici'
 import { chatBody } from '../load/bodies.ts'
 import { correlationIdGenerator } from '../load/correlation-id.ts'
@@ -9,7 +9,6 @@ export interface DrainSettings {
   readonly url: string
   readonly jobs: number
   readonly bytes: number
-  /** The number of jobs in progress at once. */
   readonly concurrency: number
 }
 
@@ -17,7 +16,6 @@ export type DrainOrder = { readonly kind: 'go' } | { readonly kind: 'ended?' }
 
 const headers = { 'content-type': 'application/json' }
 
-/** Calls the model; resolves with the text of its answer. */
 export function modelCaller(modelPort: number, concurrency: number): (body: string) => Promise<string> {
   const pool = new Pool(`http://127.0.0.1:${modelPort}`, { connections: concurrency, pipelining: 1 })
   return async (body) => {
@@ -28,7 +26,6 @@ export function modelCaller(modelPort: number, concurrency: number): (body: stri
   }
 }
 
-/** Request bodies in groups, each with its own correlation ID. */
 export function* bodies(jobs: number, bytes: number, group: number): Generator<string[]> {
   const nextCorrelationId = correlationIdGenerator()
   const form = chatBody(bytes)

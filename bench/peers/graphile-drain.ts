@@ -1,8 +1,10 @@
 /**
- * Drains a backlog with graphile-worker and its batching settings: jobs come through the local queue, many in one statement, and
- * are completed together. The task calls the model and writes the result to a table, grouped with other results. It ends only
- * when its result is durable, so no completed job can lose its result. It leaves out keeping finished jobs (they are deleted),
- * fair order between accounts, the response cache, receipts and usage.
+ * Drains a backlog with graphile-worker and its batching settings. One statement claims many jobs into the local queue, and one
+ * completes many. The task calls the model, and writes the result to a table together with other results. A task ends only when
+ * its result is durable, so no completed job can lose its result.
+ *
+ * The peer leaves out keeping finished jobs (it deletes them), fair order between accounts, the response cache, receipts and
+ * usage.
  */
 import pg from 'pg'
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
@@ -26,7 +28,7 @@ interface Result {
 
 const NAME = 'graphile-worker'
 const FILL_GROUP = 1000
-/** As many statements as in Parley write results at the same time. */
+/** Parley also writes results with this many statements at a time. */
 const IN_FLIGHT = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()

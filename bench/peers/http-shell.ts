@@ -1,9 +1,9 @@
-/** The node:http shell of peers: a server that answers POST requests, in the process of the peer. */
+/** Gives peers a node:http shell: a server in the peer's process that answers POST requests. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { sendToBench } from '../load/bench-channel.ts'
 
-/** @param answerTo resolves with the body of the response with this status; a rejection is answered with 500 */
+/** @param answerTo resolves with the body of a response with this status. A rejection is answered with 500 */
 export function servePosts(status: number, answerTo: (body: string) => Promise<string>): void {
   const headers = { 'content-type': 'application/json' }
   const server = createServer((request, response) => {
@@ -28,7 +28,7 @@ export function servePosts(status: number, answerTo: (body: string) => Promise<s
 }
 
 /**
- * Like Parley, takes an array of jobs and returns their IDs.
+ * Takes an array of jobs and returns their IDs, as Parley does.
  * @param accept resolves with an ID for each job once all are durable
  */
 export function serveBatches(accept: (jobs: readonly object[]) => Promise<readonly string[]>): void {

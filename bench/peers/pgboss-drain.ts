@@ -1,7 +1,6 @@
 /**
- * Drains a backlog with pg-boss: batches are fetched one after the other without a pause, and each batch is completed in one
- * statement, every job with its own output, which is the durable result. It leaves out fair order between accounts, the response
- * cache, receipts and usage.
+ * Drains a backlog with pg-boss. Workers fetch batches without a pause. One statement completes a batch and stores each job's
+ * output, which is its durable result. The peer leaves out fair order between accounts, the response cache, receipts and usage.
  */
 import { onBenchMessage, sendToBench, settingsFromBench } from '../load/bench-channel.ts'
 import { bodies, type DrainOrder, type DrainSettings, modelCaller } from './drain-settings.ts'
@@ -9,10 +8,7 @@ import { startBoss } from './pgboss.ts'
 
 const QUEUE = 'messages'
 const FILL_GROUP = 1000
-/**
- * With two workers, one fetches and completes while the other waits for the model. More workers used more CPU and were not
- * faster.
- */
+/** One worker fetches and completes while the other waits for the model. More workers used more CPU and were not faster. */
 const WORKERS = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()

@@ -1,4 +1,4 @@
-/** A long pg-boss queue, whose jobs are fetched, completed and replaced as in a Parley store in the same benchmark. */
+/** Keeps a long pg-boss queue. Its jobs are fetched, completed and replaced as in Parley's side of the benchmark. */
 import type { Postgres } from '../harness/postgres.ts'
 import { type Boss, startBoss } from './pgboss.ts'
 
@@ -13,7 +13,7 @@ export class PgbossQueue {
     this.#data = data
   }
 
-  /** Fills an empty database with one job that pg-boss inserts, and copies of its row, each a millisecond younger. */
+  /** pg-boss inserts one job into an empty database. SQL then copies that row, each copy a millisecond younger. */
   static async filled(
     postgres: Postgres,
     database: string,
@@ -37,7 +37,6 @@ export class PgbossQueue {
     return new PgbossQueue(boss, data)
   }
 
-  /** Fetches this many jobs this many times; returns how long each fetch took to be durable, in milliseconds. */
   async claims(times: number, jobs: number): Promise<number[]> {
     const took: number[] = []
     for (let time = 0; time < times; time++) {

@@ -1,9 +1,12 @@
 /**
- * Serves single creates with pg-boss behind a plain node:http shell: a request sends a job, a worker in the same process calls
- * the model with undici, and the request is answered when the job and its output are completed in the database. The process
- * wakes the worker as soon as a job is sent, which is faster than polling or a notification, and the worker fetches all queued
- * jobs in one statement. Each job is completed as soon as it has its answer: with one call for many jobs, each would wait for
- * the slowest. It leaves out API keys, tiers, checks, the timeout of the wait, callbacks, the response cache and metrics.
+ * Serves single creates with pg-boss behind a plain node:http shell. A request sends a job. A worker in the same process calls
+ * the model with undici. The request is answered when the database has the completed job and its output.
+ *
+ * The process wakes the worker as soon as a job is sent, which is faster than polling or a notification, and the worker fetches
+ * all queued jobs in one statement. A call that completes many jobs would make each wait for the slowest, so each job is
+ * completed alone.
+ *
+ * The peer leaves out API keys, tiers, checks, the timeout of the wait, callbacks, the response cache and metrics.
  */
 import { onBenchMessage, settingsFromBench } from '../load/bench-channel.ts'
 import { modelCaller } from './drain-settings.ts'
@@ -28,7 +31,7 @@ interface Pending {
   readonly reject: (error: unknown) => void
 }
 const pending = new Map<string, Pending>()
-/** Jobs that ended before their sender knew their ID. */
+/** These jobs ended before their sender knew their ID. */
 const early = new Map<string, string>()
 let toFetch = 0
 let fetching = false

@@ -1,4 +1,4 @@
-/** The types of the parts of pg-boss that the benchmarks use: Parley does not install its package. */
+/** Declares types for what the benchmarks use of pg-boss, because Parley does not install its package. */
 
 export interface BossJob {
   readonly id: string
@@ -18,7 +18,7 @@ export interface Boss {
 }
 
 const NAME = 'pg-boss'
-/** Connections in addition to those of the workers. More did not raise the throughput. */
+/** The workers have connections in addition to these. More did not raise the throughput. */
 const CONNECTIONS = 20
 
 export async function startBoss(url: string): Promise<Boss> {

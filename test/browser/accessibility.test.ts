@@ -1,4 +1,7 @@
-/** Accessibility of the dashboard: axe finds nothing serious, it is usable by keyboard alone, and on a phone's screen. */
+/**
+ * Tests that axe finds no serious fault in the dashboard, and that the dashboard works with a keyboard alone and on a phone's
+ * screen.
+ */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import axe from 'axe-core'
@@ -27,7 +30,6 @@ const wide = job({ messages, response_format: { format: 'json' }, callback })
 const { body } = await parley.post('/api/v1/messages/batches', [wide, job()], key)
 await receiver.received(1)
 const [jobId, settledId] = body.data.job_ids
-// This adds an entry to the audit log, and suspends an account.
 const stopped = await parley.key('user_free', 'stopped')
 await parley.post('/admin/api/accounts/stopped/suspend', {}, stopped, {
   authorization: `Bearer ${ADMIN_TOKEN}`,
@@ -45,7 +47,7 @@ interface Look {
   readonly path: string
   readonly signedIn?: boolean
   readonly prepare: (page: Page) => Promise<unknown>
-  /** True if another dialog has the same form. */
+  /** The short form skips a dialog whose form another dialog has, too. */
   readonly onlyLong?: true
 }
 const ALL: readonly Look[] = [
@@ -87,7 +89,7 @@ interface Violation {
   readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[]
 }
 
-/** The dark theme differs only in its colors, so only axe's rules about these run again. */
+/** The dark theme differs only in its colors, so only axe's rules about colors run again. */
 const OPTIONS = {
   light: `{ resultTypes: ['violations'] }`,
   dark: `{ resultTypes: ['violations'], runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } }`,
@@ -137,7 +139,7 @@ test('by keyboard alone: sign in, skip to the content, open a page, open and clo
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.keyboard.press('Tab')
   assert.equal(await focused(), 'Skip to the content')
-  // This tabs past the logo, the theme switch and signing out, to the navigation.
+  // The logo, the theme switch and the button to sign out come before the navigation.
   await tabTo(page, 'Accounts')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Accounts and keys' }).waitFor()

@@ -1,4 +1,4 @@
-/** An account's page: suspending, cancelling its jobs, caps, and deleting it with all its data. */
+/** Tests an account's page: operators suspend the account, cancel its jobs, set caps, and delete it with all its data. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
@@ -26,7 +26,7 @@ async function accountOf(name: string) {
   return accounts.find((one) => one.name === name)
 }
 
-/** Repeats the request until it returns this status, because nodes learn of changes within seconds. */
+/** A node may learn of a change only seconds later, so the request is repeated. */
 async function until(status: number, ask: () => Promise<{ status: number }>): Promise<void> {
   await eventually(ask, (answer) => answer.status === status)
 }

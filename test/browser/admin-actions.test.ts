@@ -1,4 +1,6 @@
-/** What operators change in the dashboard: replaying callbacks, creating and revoking keys, tiers and secrets. */
+/**
+ * Tests what operators change in the dashboard: they replay callbacks, create and revoke keys, and change tiers and secrets.
+ */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'

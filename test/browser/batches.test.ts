@@ -1,4 +1,4 @@
-/** The pages of batches: the list, the progress of one, its results, and how an operator cancels it. */
+/** Tests the pages of batches: the list, a batch's progress and results, and how an operator cancels it. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import test, { after } from 'node:test'

@@ -1,5 +1,5 @@
 /**
- * Starts a Parley in the middle of a quarter of an hour's work, for pictures: many jobs, some of which fail, and some failing
+ * Starts a Parley that looks busy for a quarter of an hour, for pictures: with many jobs, some failed jobs, and some failing
  * callbacks.
  */
 import { type Clock, systemClock } from '../../src/clock.ts'
@@ -14,9 +14,7 @@ const ROUND_MS = 250
 
 export interface BusyParley {
   readonly parley: Parley
-  /** A job with a repair and a failed callback. */
   readonly job: string
-  /** A running batch. */
   readonly batch: string
 }
 
@@ -26,7 +24,7 @@ const TOPICS = [
   'Translate “harbour” into Dutch.',
   'Summarise the minutes.',
 ]
-/** Directives for the simulator, each with the chance of a job to get it or an earlier one. */
+/** Each number is the chance that a job gets this directive of the simulator or an earlier one. */
 const FAILURES = [
   ['[[fail model_error]] ', 0.03],
   ['[[fail timeout]] ', 0.05],
@@ -39,7 +37,7 @@ const SCHEMA = {
   additionalProperties: false,
 }
 
-/** @param ms how long the load runs in real time before this resolves */
+/** @param ms how long the load runs in real time before this function resolves */
 export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParley> {
   const receiver = await startReceiver({
     reply: ({ path }) =>
@@ -82,7 +80,7 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   let round = 0
   const send = () => {
     round += 1
-    // The load is a wave with occasional bursts, which must queue.
+    // The load is a wave. Its occasional bursts exceed the slots, so that some jobs queue.
     const count = Math.round(1 + (1 + Math.sin(round / 14)) * 2 * random() + (round % 60 < 2 ? 24 : 0))
     for (let left = count; left > 0; left -= 2) {
       const jobs = Array.from({ length: Math.min(2, left) }, element)
@@ -119,7 +117,6 @@ export async function startBusyParley(t: Lifetime, ms: number): Promise<BusyParl
   return { parley, job, batch }
 }
 
-/** Runs the actions of two operators, for the audit log; one of them is rejected. */
 async function stepIn(parley: Parley, job: string): Promise<void> {
   const steps = [
     ['alice', '/accounts/harbour-tools/caps', { max_monthly_jobs: 20_000, max_monthly_tokens: 'tier' }],
@@ -134,7 +131,6 @@ async function stepIn(parley: Parley, job: string): Promise<void> {
   }
 }
 
-/** Returns random numbers that are the same every time. */
 function seeded(state: number): () => number {
   let seed = state
   return () => {

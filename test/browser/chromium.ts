@@ -1,6 +1,6 @@
 /**
- * Runs a headless Chromium from the npm package `@sparticuz/chromium`: nothing needs to be downloaded or installed. It is
- * unpacked once per version into the caches of the clone.
+ * Runs a headless Chromium from the npm package `@sparticuz/chromium`, so nothing else needs to be installed. Each version is
+ * unpacked once into the caches of the clone.
  */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -14,7 +14,7 @@ import { CLONE } from '../support/test-files.ts'
 
 const PACKED = join(dirname(fileURLToPath(import.meta.resolve('@sparticuz/chromium'))), '../bin')
 
-/** The sandbox needs privileges that root in a container and some users do not have. Only our own pages are opened. */
+/** Chromium's sandbox needs privileges that root in a container and some users lack. The tests open only Parley's own pages. */
 const ARGUMENTS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -23,28 +23,27 @@ const ARGUMENTS = [
   '--no-pings',
 ]
 
-/** Starts a browser; the caller must close it. */
 export async function launchChromium(): Promise<Browser> {
   const home = await unpacked()
   const launch = (env: Record<string, string>) =>
     chromium.launch({
       executablePath: join(home, 'chromium'),
       args: ARGUMENTS,
-      // Uses the fonts of the package, so that pages look the same everywhere.
+      // The package's fonts make pages look the same everywhere.
       env: { ...definedOf(process.env), FONTCONFIG_PATH: join(home, 'fonts'), ...env },
     })
   try {
     return await launch({})
   } catch (error) {
-    // A minimal system lacks libraries that Chromium needs; the package contains them.
+    // A minimal system lacks libraries that Chromium needs. The package contains them.
     if (!String(error).includes('shared libraries')) throw error
     return await launch({ LD_LIBRARY_PATH: join(home, 'al2023/lib') })
   }
 }
 
 /**
- * Unpacks the browser. Test files may do so at the same time: each unpacks into its own folder, and the first to finish renames
- * it.
+ * Test files may unpack the browser at the same time. Each unpacks into its own folder, and the first to finish renames its
+ * folder to `home`.
  */
 async function unpacked(): Promise<string> {
   const home = join(CLONE, `node_modules/.cache/chromium-${version()}`)
@@ -66,8 +65,8 @@ const INFLATE =
   "import { inflate } from '@sparticuz/chromium'; await Promise.all(process.argv.slice(1).map((file) => inflate(file)))"
 
 /**
- * Unpacks in a separate process, because the package uses the temporary folder of its process, which other tests here use at the
- * same time.
+ * The package changes the temporary folder of its process, which other tests in this process use, so it runs in a separate
+ * process.
  */
 async function inflateInto(folder: string): Promise<void> {
   const files = ['chromium.br', 'fonts.tar.br', 'al2023.tar.br'].map((file) => join(PACKED, file))
@@ -78,8 +77,8 @@ async function inflateInto(folder: string): Promise<void> {
 }
 
 /**
- * Writes the font configuration. The package's fonts come first, so that pages look the same on most machines; system fonts fill
- * the gaps, as for code.
+ * The package's fonts come first, so that pages look the same on most machines. System fonts fill the gaps, for example for
+ * code.
  */
 function fontsAt(home: string): string {
   const families = ['sans-serif', 'system-ui', 'ui-sans-serif'].map(

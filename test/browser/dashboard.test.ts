@@ -1,4 +1,4 @@
-/** The dashboard's frame: signing in, unknown pages, settings, themes, the audit log; and /docs beside it. */
+/** Tests the dashboard's frame: signing in, unknown pages, settings, themes and the audit log. Also tests the page /docs. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page } from 'playwright-core'
@@ -13,7 +13,7 @@ await parley.key('user_max', 'bob')
 
 const TROUBLE = { model: 'gpt-5-mini', since: 1_795_219_200, reason: 'unreachable', status: null }
 
-/** Replaces what the page gets as the overview. It gets no events, which would replace it again. */
+/** Replaces the overview that the page gets. The page gets no events, because these would replace the overview again. */
 async function changeOverview(
   page: Page,
   change: (data: Answer['body']) => Record<string, unknown>,

@@ -1,4 +1,4 @@
-/** Admin actions on jobs from their pages: cancel one, rerun it or those of a search, and delete it. */
+/** Tests the actions on jobs from their pages: cancel a job, rerun one job or all jobs of a search, and delete a job. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { reply, startModelServer } from '../model-server.ts'
@@ -40,7 +40,7 @@ test('a running job is cancelled: the call is cut off, and the page shows how th
   const { data } = (await parley.get(`/api/v1/messages/${running}`, key)).body
   assert.deepEqual([data.status, data.error.code], ['failed', 'cancelled'])
 
-  // The worker is free for the queued job, which is then cancelled while its page is open.
+  // The worker takes the queued job, which is then cancelled while its page is open.
   await server.received(2)
   await page.goto(`/dashboard/jobs/${waiting}`)
   await confirm(page, 'Cancel job…', 'Cancel job')
@@ -124,7 +124,7 @@ test('the failed jobs of a search are rerun, each once', async (t) => {
   await page.getByLabel('Metadata').fill('customer=acme')
   await page.getByRole('button', { name: 'Search' }).click()
   await page.getByText('No matching jobs').waitFor()
-  // The rerun would not be limited to these jobs.
+  // A rerun cannot be limited to a search by metadata.
   assert.equal(await page.getByRole('button', { name: 'Rerun these jobs…' }).count(), 0)
   await page.getByLabel('Metadata').fill('')
   await page.getByRole('button', { name: 'Search' }).click()

@@ -1,4 +1,4 @@
-/** Jobs as operators find and read them: the search, the timeline, contents on demand, the receipt. */
+/** Tests how operators find and read jobs: the search, the timeline, contents on demand, and the receipt. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { onEachStore } from '../on-each-store.ts'
@@ -33,7 +33,7 @@ onEachStore(async () => {
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText('No matching jobs').waitFor()
 
-    // The range moves with the clock when the list is reloaded.
+    // A reload of the list moves the range to the current time.
     const fromOf = (url: string) => Number(new URL(url).searchParams.get('from'))
     const first = page.waitForRequest((request) => fromOf(request.url()) > 0)
     await page.getByLabel('Created').selectOption('15m')

@@ -1,4 +1,4 @@
-/** The live overview: figures update by themselves, a lost connection is reported, and updates continue after it. */
+/** Tests the live overview: figures update by themselves, the page reports a lost connection, and updates continue after it. */
 import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import type { Page, Route } from 'playwright-core'
@@ -8,8 +8,8 @@ import { ADMIN_TOKEN, job, startParley } from '../parley.ts'
 import { openBrowser, visit } from './visit.ts'
 
 /**
- * Replaces the stream of events, inside the page: the first one by a stream that falls silent, or each by one that says nothing
- * but that it is alive.
+ * Replaces the event stream inside the page. With `once`, only the first stream is replaced, by one that falls silent. Without
+ * `once`, every stream is replaced by one that sends only keep-alives.
  */
 function imitateEvents({ once }: { readonly once: boolean }): void {
   const real = window.fetch
@@ -58,7 +58,6 @@ onEachStore(async () => {
     await outcomes.getByRole('columnheader', { name: 'completed' }).waitFor()
   })
 
-  /** Resolves when the server has sent the next metric sample in which a job ended. */
   async function pointWithAJob(): Promise<void> {
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const { body } = await fetch(`${parley.url}/admin/api/events`, { headers })

@@ -1,4 +1,4 @@
-/** The whole playground, with the simulator, and the programs that it shows. */
+/** Tests the whole playground, with the simulator, and the programs that it shows. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import test, { after } from 'node:test'
@@ -66,7 +66,7 @@ test('a schema is checked as it is typed by the rules of the server, and its ans
   await send(page)
   const alert = page.locator('.fault').filter({ hasText: 'Invalid parameters.' })
   await alert.waitFor()
-  // The server's message differs only by a colon after the field.
+  // The server's message differs from the page's only by a colon after the field.
   const [said, foreseen] = [await alert.textContent(), await verdict.textContent()]
   assert.equal(said?.replace('Invalid parameters.', '').replace(': ', ' '), foreseen)
   await schema.fill('{ "type": "object", "x-order": 1 }')
@@ -132,9 +132,7 @@ test('on a server without the default model, the first of its models is sent', a
   await here(page, 'completed').waitFor()
 })
 
-// The programs that the playground shows do the same as the playground: each is copied from the page and run.
-
-/** Characters that a shell or a language might misinterpret. */
+/** A shell or a programming language might misinterpret these characters. */
 const HARD = `It's "quoted", $HOME, \`id\` and \\n – 日本 🚣\nJSON\nEOF\n\ttrue`
 const SCHEMA = {
   type: 'object',
@@ -163,7 +161,6 @@ const variants = [`it's "one"\n${HARD}`, `$2 日本 \\n\n${HARD}`]
 interface Written {
   readonly name: string
   readonly write: (page: Page) => Promise<void>
-  /** The answer to each job. */
   readonly answers: readonly unknown[]
 }
 
@@ -195,7 +192,7 @@ async function written(t: Parameters<typeof visit>[0], { write }: Written): Prom
   return { page, env: { ...process.env, PARLEY_API_KEY, PYTHONIOENCODING: 'utf8' } }
 }
 
-/** Returns the program as shown, which is what its button copies; it does not contain the API key. */
+/** Returns the program as shown, which does not contain the API key. The button must copy the same text. */
 async function programIn({ page, env }: Program, language: string): Promise<string> {
   await page.getByRole('tab', { name: language }).click()
   const shown = await page.getByRole('region', { name: `the ${language} program` }).textContent()
@@ -210,14 +207,13 @@ async function run({ env }: Program, command: string, ...args: readonly string[]
   return stdout.trimEnd()
 }
 
-/** Runs the program with the client's source, because the client is not built here. */
+/** The client is not built here, so the program imports the client's source. */
 async function runTypescript(program: Program): Promise<string> {
   const client = new URL('../../client/src/index.ts', import.meta.url).href
   const text = (await programIn(program, 'TypeScript')).replace("'parley-client'", JSON.stringify(client))
   return await run(program, process.execPath, '--input-type=module-typescript', '-e', text)
 }
 
-/** Parses the output as the answer that it represents. */
 const read = (printed: string, answer: unknown): unknown =>
   typeof answer === 'string' ? printed : JSON.parse(printed)
 
@@ -252,14 +248,12 @@ for (const one of BATCH) {
   })
 }
 
-/** @param head the text before each answer */
 function readAll(printed: string, head: RegExp, answers: readonly unknown[]): unknown[] {
   const [before, ...parts] = printed.split(head)
   assert.equal(before, '')
   return parts.map((part, index) => read(part.replace(/\n$/, ''), answers[index]))
 }
 
-/** Sends the batch, then reads each job with the program's own line for that. */
 async function answersByCurl(program: Program, text: string): Promise<unknown[]> {
   const { data } = JSON.parse(await run(program, 'sh', '-c', text))
   const line = /^# (curl .* -H .*)$/m.exec(text)?.[1] ?? assert.fail('no line to read a job by')

@@ -1,6 +1,6 @@
 /**
- * `npm run screenshots [FOLDER]` takes pictures of every page, wide and narrow, light and dark, for people to look at; `--only
- * a,b` takes some of them. With `--docs` it writes the few that the documents show to docs/pictures.
+ * `npm run screenshots [FOLDER]` takes pictures of every page, wide and narrow, light and dark, for people to look at. `--only
+ * a,b` takes some of them. `--docs` writes the few that the documents show to docs/pictures.
  */
 import { mkdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -30,9 +30,9 @@ interface Shot {
   readonly name: string
   readonly path: (busy: BusyParley) => string
   readonly signedIn?: boolean
-  /** The height of the window for docs/pictures. It reaches the last panel if the picture is about that panel. */
+  /** A picture about the last panel needs a window that reaches it. */
   readonly docsHeight?: number
-  /** Waits for a table by default. */
+  /** By default, the picture is taken once the page shows a table. */
   readonly prepare?: (page: Page) => Promise<unknown>
 }
 

@@ -1,4 +1,4 @@
-/** How the dashboard's page is served: its headers, and that everything it refers to exists. */
+/** Tests how the dashboard's page is served: its headers, and that everything it refers to exists. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import test, { after } from 'node:test'

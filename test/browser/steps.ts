@@ -1,26 +1,22 @@
-/** What visits of the dashboard do. */
+/** Contains the steps that several tests of the dashboard take in a page. */
 import type { Page } from 'playwright-core'
 
 export const rows = (page: Page) => page.locator('tbody tr').first().waitFor()
 
-/** Resolves when the tables of the page have this many rows. */
 export async function rowsAre(page: Page, count: number): Promise<void> {
   await page.waitForFunction((all) => document.querySelectorAll('tbody tr').length === all, count)
 }
 
-/** Creates the key of the playground, which is the page. */
 export async function createKey(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Create a key for one day' }).click()
   await page.getByText('Key of').waitFor()
 }
 
-/** Opens the dialog of a button, and confirms it. */
 export async function confirm(page: Page, button: string | RegExp, action: string): Promise<void> {
   await page.getByRole('button', { name: button }).click()
   await page.getByRole('dialog').getByRole('button', { name: action }).click()
 }
 
-/** Returns a step that opens the dialog of a button. */
 export function press(name: string | RegExp) {
   return async (page: Page) => {
     await page.getByRole('button', { name }).click()
@@ -28,13 +24,11 @@ export function press(name: string | RegExp) {
   }
 }
 
-/** Shows the contents of a job that needed a repair. */
 export async function showContents(page: Page): Promise<void> {
   await page.getByRole('button', { name: /Show contents/ }).click()
   await page.getByRole('heading', { name: 'Repair' }).waitFor()
 }
 
-/** Sends a job with a schema from the playground, and waits for its answer. */
 export async function play(page: Page): Promise<void> {
   await createKey(page)
   await page.getByLabel('Fill in an example').selectOption('JSON with a schema')

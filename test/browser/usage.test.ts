@@ -1,4 +1,6 @@
-/** The usage page: months, accounts and models with their totals, a chart of one month, and an export of what is shown. */
+/**
+ * Tests the usage page: months, accounts and models with their totals, a chart of one month, and an export of what is shown.
+ */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import test, { after } from 'node:test'
@@ -13,7 +15,7 @@ import { openBrowser, visit } from './visit.ts'
 const DAY_MS = 86_400_000
 const server = await startModelServer({ script: () => reply.echo() })
 after(() => server.close())
-/** A clock that can be set back by days. */
+/** The first jobs must be in an earlier month, so the clock is set back by days. */
 const back = { days: 40 }
 const clock = { ...systemClock, nowMs: () => systemClock.nowMs() - back.days * DAY_MS }
 const parley = await startParley({ after }, { upstream: server.baseUrl, clock })
@@ -151,7 +153,7 @@ test('with prices, the page and its export have the cost of each month, account 
   assert.match(lines[1] ?? '', /,7000$/)
 })
 
-/** Usage has more rows than its page loads at once. */
+/** The usage must have more rows than its page loads at once. */
 const MODELS = 101
 const ACCOUNTS = 10
 
@@ -173,7 +175,7 @@ test('the rest of a long list can be loaded, and until then its totals are marke
   await page.getByText('Showing the first 1000 rows').waitFor()
   const total = page.locator('.month')
   assert.match((await total.textContent()) ?? '', /total so far/)
-  // The nine longest bars, and one for the rest.
+  // The chart shows the nine longest bars, and one for the rest.
   await page.getByRole('button', { name: 'By model' }).click()
   await page.getByText('92 others').waitFor()
   await page.getByRole('button', { name: 'Load more' }).click()

@@ -1,6 +1,6 @@
 /**
- * A browser for a test file, and visits of the dashboard in it. A visit fails its test when the page logs an error: a
- * script that throws, a file that is not there, anything that the content security policy forbids.
+ * Gives a test file a browser, and its tests visits of the dashboard. A visit fails its test when the page logs an error: a
+ * script that throws, a missing file, or anything that the content security policy forbids.
  *
  * ```ts
  * const browser = await openBrowser({ after })
@@ -16,9 +16,8 @@ export interface VisitOptions {
   readonly theme?: 'light' | 'dark'
   readonly width?: number
   readonly height?: number
-  /** Whether the visitor is signed in; true by default. */
   readonly signedIn?: boolean
-  /** Matches errors that the test causes on purpose; others fail it. */
+  /** The test causes errors that match this pattern on purpose. Any other error fails the test. */
   readonly expected?: RegExp
 }
 
@@ -51,7 +50,7 @@ export async function visit(
   page.on('pageerror', (error) => errors.push(String(error)))
   t.after(async () => {
     await Promise.all(context.pages().map((one) => one.close()))
-    // A visitor who is not signed in gets a new browser context without any state.
+    // A visitor who is not signed in must find no state, so this context is not reused.
     if (signedIn) idle.push(context)
     else await context.close()
     assert.deepEqual(
@@ -66,8 +65,8 @@ export async function visit(
 const contexts = new WeakMap<Browser, Map<string, BrowserContext[]>>()
 
 /**
- * Contexts whose visits have ended, to reuse their cache: loading the hundred files of the page again takes several times as
- * long as a visit.
+ * These contexts belong to visits that have ended. Reusing their cache saves loading the hundred files of the page, which takes
+ * several times as long as a visit.
  */
 function idleContexts(browser: Browser, key: string): BrowserContext[] {
   const byKey = contexts.get(browser) ?? new Map<string, BrowserContext[]>()
@@ -92,7 +91,7 @@ async function newContext(browser: Browser, url: string, options: VisitOptions):
   return context
 }
 
-/** Signs in, inside the page. The tab gets the state that signing in creates, and nothing of an earlier visit. */
+/** Runs inside the page. The tab gets the state that signing in creates, and nothing of an earlier visit. */
 function signIn(token: string): void {
   if (sessionStorage.getItem('parley.test') !== null) return
   sessionStorage.setItem('parley.test', 'begun')

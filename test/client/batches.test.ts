@@ -1,4 +1,4 @@
-/** The client's batches: any number of jobs, split as the tier allows. */
+/** Tests the client's batches: any number of jobs, split as the tier allows. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { BatchError, ConnectionError, InvalidRequestError, PermissionError } from '../../client/src/index.ts'
@@ -9,7 +9,6 @@ import type { FaultyProxy } from './faulty-proxy.ts'
 
 const UNRETRIED = { tier: 'user_go', client: { maxRetries: 0 } }
 
-/** Returns the number of jobs in each batch. */
 const sizes = ({ requests }: FaultyProxy) =>
   requests.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(body).length)
 
@@ -25,7 +24,6 @@ onAnyStore(() => {
       ended.map(({ result }) => result?.response_content),
       Array.from({ length: 75 }, (_, index) => `echo: number ${index}`),
     )
-    // The client asks only once for the tier's limits.
     await client.messages.createBatch(numbered(1))
     assert.equal(proxy.requests.filter(({ path }) => path === '/api/v1/me').length, 1)
   })
@@ -59,7 +57,7 @@ onAnyStore(() => {
     const long = asking('ü'.repeat(400))
     assert.equal((await client.messages.createBatch([long, long, long, long, long])).length, 5)
     assert.deepEqual(sizes(proxy), [2, 2, 1])
-    // A job that is too large by itself is left to the server to reject.
+    // A job that is too large for any batch must be sent, so that the server rejects it.
     const larger = asking('ü'.repeat(1000))
     await assert.rejects(client.messages.createBatch([larger]), InvalidRequestError)
   })

@@ -1,4 +1,4 @@
-/** Creates clients of a Parley for tests, direct or through a network that fails. Their pauses end at once. */
+/** Creates clients of a Parley for tests, connected directly or through a network that fails. Their pauses end at once. */
 import assert from 'node:assert/strict'
 import type { Clock } from '../../client/src/clock.ts'
 import {
@@ -13,12 +13,11 @@ import type { Lifetime, Parley } from '../parley.ts'
 import { type SharedStage, shareStage } from '../v1/shared-stage.ts'
 import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
-/** Longer than any of the client's pauses. */
+/** This time is longer than any of the client's pauses. */
 const NEVER_S = 1_000_000
 
-/** Pauses end at once and advance the time; timeouts of requests are never reached. */
+/** Pauses end at once and advance the time. Timeouts of requests never pass. */
 export class HurriedClock implements Clock {
-  /** The pauses so far, in milliseconds. */
   readonly pauses: number[] = []
   #ms = 0
 
@@ -55,7 +54,6 @@ export interface Faulty {
   readonly clock: HurriedClock
 }
 
-/** Creates a client that connects to this Parley through a network that fails on request. */
 export async function faultyClient(
   t: Lifetime,
   parley: Parley,
@@ -67,14 +65,12 @@ export async function faultyClient(
   return { client: clientOf(proxy, key, { clock, ...options }), proxy, clock }
 }
 
-/** Makes a job whose answer is a text. */
 export const asking = (content: string): BatchJob<TextFormat> & SingleJob<TextFormat> => ({
   model: 'gpt-5-mini',
   response_format: { format: 'text' },
   messages: [{ role: 'user', content }],
 })
 
-/** Makes jobs that ask `number 0`, `number 1` and so on. */
 export const numbered = (count: number) => Array.from({ length: count }, (_, at) => asking(`number ${at}`))
 
 export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'parley' | 'models'> {
@@ -82,7 +78,6 @@ export interface FaultyPlace extends Omit<Faulty, 'clock'>, Pick<SharedStage, 'p
   readonly clientClock: HurriedClock
 }
 
-/** Starts a Parley, and creates a client that connects to it through a network that fails on request. */
 export async function startFaulty(
   t: Lifetime,
   { tier = 'user_max', client = {}, ...options }: StageOptions & StartOptions = {},
@@ -98,7 +93,7 @@ interface StartOptions {
   readonly client?: ParleyOptions & ProxyOptions
 }
 
-/** As `startFaulty`, with one Parley for the tests of a suite. */
+/** Does the same as `startFaulty`, but the tests of a suite share one Parley. */
 export function shareFaulty(options: StageOptions = {}) {
   const enter = shareStage(options)
   return async (t: Lifetime, { tier, client = {} }: StartOptions = {}): Promise<FaultyPlace> => {
@@ -109,7 +104,6 @@ export function shareFaulty(options: StageOptions = {}) {
   }
 }
 
-/** Returns the reason why the call is rejected. */
 export async function reasonOf<T>(call: Promise<unknown>, type: new (...args: never) => T): Promise<T> {
   const reason = await call.then(
     () => assert.fail('it was not rejected'),

@@ -1,4 +1,4 @@
-/** The client's single creates, against a real server. */
+/** Tests the single creates of the client, against a real server. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {

@@ -1,5 +1,5 @@
 /**
- * A proxy between a client and the server that passes requests on, except those for which a script names a fault.
+ * Passes requests on from a client to the server, unless a script names a fault for them.
  *
  *     const proxy = await startFaultyProxy(t, parley.url)
  *     proxy.script('reset after', { status: 503, headers: { 'retry-after': '2' } }) // later requests succeed
@@ -18,7 +18,6 @@ export type Fault =
   | 'cut the answer'
   /** Nobody responds until the test ends. */
   | 'silence'
-  /** A response that did not come from the server. */
   | { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string }
 
 export interface Passing {
@@ -30,20 +29,17 @@ export interface Passing {
 
 export interface FaultyProxy {
   readonly url: string
-  /** All requests so far, in the order in which they arrived. */
   readonly requests: readonly Passing[]
-  /** One fault for each following request. */
   script(...faults: readonly Fault[]): void
-  /** Resolves once `count` requests in total have arrived. */
   received(count: number): Promise<void>
 }
 
 export interface ProxyOptions {
-  /** Behaves like version 0.2.0, which has no route that reads several jobs or waits for them. */
+  /** If true, the server behaves like version 0.2.0, which cannot read several jobs in one request or wait for them. */
   readonly older?: boolean
 }
 
-/** The response of 0.2.0 to `GET /api/v1/messages?ids=…`. */
+/** Version 0.2.0 sends this response to `GET /api/v1/messages?ids=…`. */
 const NO_SUCH_ROUTE: Fault = {
   status: 404,
   headers: { 'content-type': 'application/json; charset=utf-8' },
@@ -111,7 +107,6 @@ async function perform(
     const value = headers[name]
     return typeof value === 'string' ? [[name, value]] : []
   })
-  // When a client disconnects, its request to the server is aborted.
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   const init = { method, headers: passed, signal: gone.signal, ...(body !== '' && { body }) }

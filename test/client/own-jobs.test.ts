@@ -1,4 +1,4 @@
-/** Callers cancel, list and delete their own jobs with the client. */
+/** Tests that callers can cancel, list and delete their own jobs with the client. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ConflictError, type JobSummary, NotFoundError } from '../../client/src/index.ts'
@@ -63,7 +63,7 @@ onAnyStore(() => {
     assert.deepEqual([page.jobs, typeof page.next], [all.slice(0, 2), 'string'])
     const [job] = all
     assert.ok(job?.status === 'completed')
-    // The compiler knows from the status that the job has ended.
+    // This line compiles only because the status tells the compiler that the job has ended.
     assert.ok(job.ended_at.toFixed() !== '' && job.callback === null && job.model === 'gpt-5-mini')
     models.script = () => reply.stall()
     const [open = ''] = await client.messages.createBatch([asking('Open')])

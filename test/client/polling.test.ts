@@ -1,4 +1,7 @@
-/** Waiting for the jobs of a server of version 0.2.0 by polling: patiently, within the limits, and despite failures. */
+/**
+ * Tests how the client waits for jobs of a server of version 0.2.0, which it must poll: patiently, within the limits, and
+ * despite failures.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -14,7 +17,7 @@ import { type Fault, startFaultyProxy } from './faulty-proxy.ts'
 onAnyStore(() => {
   const start = shareFaulty()
 
-  /** Creates a job whose call the model server holds, and a client of an earlier server. */
+  /** The model server never answers the job, and the client meets a server of version 0.2.0. */
   async function stalledJob(t: TestContext) {
     const stage = await start(t, { client: { older: true } })
     const { parley, models, key } = stage
@@ -94,7 +97,7 @@ onAnyStore(() => {
     const { parley, clock } = await startStage(t, {
       settings: { tiers: { user_go: { reads_per_minute: 12 } } },
     })
-    // Time continues only while no request is in progress, so that responses take no time.
+    // Time must not advance while a request is in progress, so that responses take no time.
     let inProgress = 0
     const fetched: typeof fetch = async (input, init) => {
       inProgress += 1
@@ -130,9 +133,9 @@ onAnyStore(() => {
       seen.toSorted((a, b) => a - b),
       [...ids.keys()],
     )
-    // The route that older servers lack is tried only once.
+    // Older servers lack the route that waits. The client must try it only once.
     assert.deepEqual([statuses[0], new Set(statuses.slice(1))], [404, new Set([200])])
-    // 40 reads take three minutes and a little more, and no longer than necessary.
+    // 40 reads take three minutes and a little more. The client must not wait much longer.
     const tookMs = clock.steadyMs() - startMs
     assert.ok(tookMs > 180_000 && tookMs < 240_000, String(tookMs))
   })
@@ -141,7 +144,7 @@ onAnyStore(() => {
     const { client, proxy, clientClock, id } = await stalledJob(t)
     await assert.rejects(client.messages.waitAll([id, 'no-such-job']), NotFoundError)
     const [requests, pauses] = [proxy.requests.length, clientClock.pauses.length]
-    // Several pauses and requests of the other job take fewer turns than this.
+    // The other job's pauses and requests take fewer turns than this, so they would have happened by now.
     for (let turn = 0; turn < 50; turn++) await setImmediate()
     await client.me()
     assert.deepEqual([proxy.requests.length, clientClock.pauses.length], [requests + 1, pauses])

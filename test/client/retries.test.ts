@@ -1,4 +1,4 @@
-/** Calls that fail in transit: retried, and paid for once. */
+/** Tests calls that fail in transit: the client retries them, and the account pays for them once. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -17,7 +17,7 @@ import type { Fault } from './faulty-proxy.ts'
 
 const ask = { ...asking('Once'), message_cache_ttl: 180 }
 
-/** Turns the response cache off, so that every paid call reaches the model server. */
+/** Without the response cache, every paid call reaches the model server. */
 const UNKEPT = { settings: { cache: { enabled: false } } }
 
 const passing: readonly (readonly [name: string, fault: Fault])[] = [
@@ -132,7 +132,7 @@ onAnyStore(() => {
 
   test('a request without an answer in time is retried, then fails', async (t) => {
     const { client, proxy } = await start(t, { client: { requestTimeout: 0.02, maxRetries: 1 } })
-    // The test's clock ends so short a `requestTimeout` at once, as it ends pauses.
+    // The clock ends this `requestTimeout` at once, because it is as short as a pause.
     proxy.script('silence', 'silence')
     assert.match((await reasonOf(client.me(), TimeoutError)).message, /within 0.02 s/)
   })

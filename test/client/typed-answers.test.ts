@@ -1,4 +1,7 @@
-/** Answers typed by a schema: what the compiler knows about them, checked by `tsc`, and what the library makes of them. */
+/**
+ * Tests answers that are typed by a schema: what the compiler knows about them, checked by `tsc`, and what the client makes of
+ * them.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toStandardJsonSchema } from '@valibot/to-json-schema'
@@ -69,7 +72,7 @@ const ALL_KINDS_RIGHT = {
 
 const asked = { model: 'gpt-5-mini', messages: [{ role: 'user', content: 'A river?' }] } as const
 
-/** Fails to compile unless both are exactly the same type. */
+/** Fails to compile unless both types are exactly the same. */
 function sameType<A, B>(
   ..._: (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? [] : ['they differ']
 ) {}
@@ -83,7 +86,7 @@ function standardOfEffect(type: effect.Top): AnswerSchema {
   return effect.toStandardSchemaV1(effect.toStandardJSONSchemaV1(type as effect.Codec<unknown>))
 }
 
-/** Zod and ArkType implement Standard JSON Schema; TypeBox and zod-to-json-schema write plain JSON Schemas. */
+/** Zod and ArkType implement Standard JSON Schema. TypeBox and zod-to-json-schema write plain JSON Schemas. */
 function answerSchemaOf({ type, schema }: Emitted): AnswerSchema {
   const standard = STANDARD.get(type)
   if (standard !== undefined) return standard()
@@ -244,7 +247,7 @@ interface DescribedByAnInterface {
   readonly type: string
 }
 
-/** This function is compiled but never called: it contains what callers must not write, and some of what they may. */
+/** This function is compiled but never called. It contains what the compiler must reject, and some of what it must accept. */
 export function compiled(client: Parley, fields: JobFields, schema: DescribedByAnInterface): unknown[] {
   return [
     // @ts-expect-error: a callback belongs to batches.

@@ -1,4 +1,4 @@
-/** Waiting for jobs with the waiting route: few reads, despite failures. */
+/** Tests how the client waits for jobs with the route that waits: it needs few reads, and failures do not stop it. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -12,7 +12,6 @@ import type { Fault, FaultyProxy } from './faulty-proxy.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-/** Creates jobs. The model server answers only those that say "now", until it is released. */
 async function prepare(place: FaultyPlace, contents: readonly string[]) {
   const { models, client } = place
   models.script = ({ body }) => (/now/.test(JSON.stringify(body.messages)) ? undefined : reply.stall())
@@ -27,7 +26,7 @@ const readsOf = ({ requests }: FaultyProxy) =>
 onAnyStore(() => {
   const start = shareFaulty()
 
-  /** Starts once the waits of the test before are over. */
+  /** Reads that still wait for an earlier test's jobs would count as this test's, so they must end first. */
   async function startWaiting(t: TestContext, contents: readonly string[]) {
     const stage = await start(t)
     await pendingResponsesAre(t, stage.parley, 0)
@@ -141,7 +140,7 @@ onAnyStore(() => {
       (await waiting).map(({ status }) => status),
       ['completed', 'completed'],
     )
-    // Pauses of less than a second spread the reads over the minute.
+    // Pauses of less than a second, which spread the reads over the minute, do not count here.
     const pauses = clientClock.pauses.filter((ms) => ms > 1000).map(Math.round)
     assert.deepEqual(pauses.slice(0, 5), [2000, 2000, 2000, 2000, 2531])
   })

@@ -1,4 +1,4 @@
-/** The client verifies what a real server sends. */
+/** Tests that the client verifies what a real server sends. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebhookVerificationError, webhooks } from '../../client/src/index.ts'

@@ -1,14 +1,13 @@
 /**
- * Counts the SQL statements and commits that a thread of the counted server runs, and the messages that it sends to other
- * threads. It is loaded before everything else into each thread (`--import`), and reports the counts on request over a broadcast
- * channel.
+ * Counts the SQL statements and commits that a thread of the counted server runs, and the messages that the thread sends to
+ * other threads. `--import` loads this file before everything else into each thread. The thread reports its counts on request
+ * over a broadcast channel.
  */
 import { subscribe } from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
 import { DatabaseSync, StatementSync } from 'node:sqlite'
 import { BroadcastChannel, isMainThread, parentPort, threadId, Worker } from 'node:worker_threads'
 
-/** Threads are asked for their counts on this channel. */
 export const CHANNEL = 'parley counts'
 
 export interface ThreadCounts {
@@ -17,16 +16,14 @@ export interface ThreadCounts {
   readonly messages: number
 }
 
-/** A thread's report. */
 export interface ThreadReport extends ThreadCounts {
   readonly thread: number
-  /** Statements, and requests that the thread answers or sends, that have begun but not ended. */
+  /** Statements, and requests to or from the thread, that have begun but not ended. */
   readonly running: number
 }
 
 const counts = { statements: 0, commits: 0, messages: 0, running: 0 }
 
-/** Calls `before` at each call of the method. */
 function watch<T extends object>(owner: T, name: string, before: (...values: unknown[]) => void): void {
   const original = Reflect.get(owner, name) as (...values: unknown[]) => unknown
   Reflect.set(owner, name, function (this: unknown, ...values: unknown[]) {
@@ -47,7 +44,7 @@ function countSqlite(): void {
   })
 }
 
-/** Counts a statement outside a transaction as a commit, too. */
+/** A statement outside a transaction also counts as a commit. */
 function countPostgres(): void {
   const { Client } = createRequire(import.meta.url)('pg') as typeof import('pg')
   const inTransaction = new WeakSet<object>()
@@ -83,14 +80,13 @@ if (isMainThread) {
 }
 watch(parentPort ?? Worker.prototype, 'postMessage', () => counts.messages++)
 
-// The main thread reads its own counts; the others answer.
+// The main thread reads its own counts, so it does not answer.
 const channel = new BroadcastChannel(CHANNEL)
 channel.unref()
 if (!isMainThread) {
   channel.onmessage = () => channel.postMessage({ thread: threadId, ...counts } satisfies ThreadReport)
 }
 
-/** Returns the counts of this thread. */
 export function ownReport(): ThreadReport {
   return { thread: threadId, ...counts }
 }

@@ -1,8 +1,9 @@
 /**
- * A server in a separate process, whose work is counted: `counting.ts` starts it, with `count-statements.ts` loaded into each of
- * its threads. Its clock stands still, so nothing happens that a request did not cause, and every write is made at once. Its
- * argument is the path of its configuration. Its parent sends `begin` and `end`; it answers `end` with the work done in between,
- * once all of it has ended.
+ * Runs a server in a separate process and counts its work. `counting.ts` starts it and loads `count-statements.ts` into each of
+ * its threads. The clock stands still, so nothing happens that a request did not cause, and every write is made at once.
+ *
+ * The argument is the path of the configuration. The parent process sends `begin` and `end`. The answer to `end` is the work in
+ * between, once all of it has ended.
  */
 import { Session } from 'node:inspector/promises'
 import { dirname, relative } from 'node:path'
@@ -15,23 +16,22 @@ import { loadConfiguration } from '../../src/config/load.ts'
 import { FakeClock } from '../fake-clock.ts'
 import { CHANNEL, ownReport, type ThreadReport } from './count-statements.ts'
 
-/** The work from `begin` to `end`. */
 export interface Work {
   readonly statements: number
   readonly commits: number
-  /** Messages between threads. */
   readonly messages: number
-  /** Functions of `src/` that the main thread called, as `FILE NAME@OFFSET`, sorted; empty unless they were requested. */
+  /**
+   * The functions belong to `src/` and ran on the main thread. Each is `FILE NAME@OFFSET`. The list is empty unless functions
+   * were requested.
+   */
   readonly functions: readonly string[]
-  /** Bytes that the main thread allocated on its heap. */
   readonly allocatedBytes: number
 }
 
 export interface Begin {
   readonly kind: 'begin'
-  /** Whether to count functions, which allocates. */
+  /** Counting functions allocates memory, so a run that counts them cannot measure allocation. */
   readonly functions: boolean
-  /** How many requests stay in progress when everything else has ended. */
   readonly inProgress: number
 }
 
@@ -46,7 +46,6 @@ export interface Ready {
 }
 
 const SRC = dirname(fileURLToPath(import.meta.resolve('../../src/main.ts')))
-/** The work has ended once this many checks in a row found no change. */
 const QUIET_ROUNDS = 5
 
 const clock = new FakeClock()
@@ -71,7 +70,6 @@ function report(fields: object, message: string): void {
   process.stderr.write(`${message} ${JSON.stringify(fields)}\n`)
 }
 
-/** Adds up the counts of all threads. */
 class Threads {
   readonly #channel = new BroadcastChannel(CHANNEL)
   readonly #reports = new Map<number, ThreadReport>()
@@ -85,7 +83,6 @@ class Threads {
     }
   }
 
-  /** Resolves when every thread has finished its work. */
   async quiet(inProgress: number): Promise<ThreadReport> {
     let last = await this.#sum()
     for (let rounds = 0; rounds < QUIET_ROUNDS; ) {
@@ -103,7 +100,7 @@ class Threads {
       this.#channel.postMessage('report')
       await this.#heard.promise
     }
-    // By then, incoming messages have been processed.
+    // By then, the thread has processed the messages that had already arrived.
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve))
     const all = [ownReport(), ...this.#reports.values()]
     const sum = (of: (one: ThreadReport) => number) => all.reduce((total, one) => total + of(one), 0)
@@ -129,7 +126,7 @@ let countsFunctions = false
 
 async function begin({ functions, inProgress }: Begin): Promise<void> {
   before = await threads.quiet(inProgress)
-  // Starting and stopping walk the whole heap, so they happen once for many repetitions.
+  // Starting and stopping walk the whole heap, so they must not happen at each repetition.
   if (functions && !countsFunctions) {
     await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   } else if (!functions && countsFunctions) {

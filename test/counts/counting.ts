@@ -1,4 +1,4 @@
-/** Starts a counted server, drives it through operations one at a time, and returns what each cost. */
+/** Starts a counted server, drives it through operations one at a time, and returns what each operation cost. */
 import assert from 'node:assert/strict'
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +12,6 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 import { type Receiver, startReceiver } from '../receiver.ts'
 import type { Begin, End, Ready, Work } from './counted-server.ts'
 
-/** The cost of an operation. */
 export interface Counts {
   readonly statements: number
   readonly commits: number
@@ -23,20 +22,19 @@ export interface Counts {
 }
 
 export interface Counted extends Counts {
-  /** The functions called, as `FILE NAME@OFFSET`. */
+  /** Each function is `FILE NAME@OFFSET`. */
   readonly names: readonly string[]
-  /** The cost of each repetition. Repetitions differ, because concurrent work may be written together or separately. */
+  /** Repetitions differ in cost, because the server may write concurrent work together or separately. */
   readonly samples: readonly Omit<Counts, 'kilobytes'>[]
 }
 
-/** The server's clock stands still at this time. */
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
-/** This many jobs run first, because compiling code at its first use allocates. */
+/** Compiling code at its first use allocates, so this many jobs run first. */
 const WARM_UP = 20
-/** The minimum of this many repetitions counts, because a node's work once a second disturbs some of them. */
+/** A node's work once a second disturbs some repetitions, so the minimum of this many counts. */
 const COUNTED = 15
 const COUNTED_BATCHES = 8
-/** Allocation is measured over this many repetitions in a row, this many times. */
+/** Allocation is measured `ROWS` times, each time over this many repetitions in a row. */
 const IN_A_ROW = 60
 const ROWS = 2
 const BATCH = 30
@@ -44,7 +42,8 @@ const BATCH = 30
 const SLOTS = 32
 
 /**
- * With these flags, allocation is the same on every machine: code is never optimized, and compiled completely at its first call.
+ * With these flags, Node never optimizes code, and compiles each function completely at its first call. So allocation is the
+ * same on every machine.
  */
 const ALLOCATES_THE_SAME = [
   '--no-opt',
@@ -56,16 +55,13 @@ const ALLOCATES_THE_SAME = [
 const SERVER = fileURLToPath(new URL('./counted-server.ts', import.meta.url))
 const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
 
-/** An operation to repeat, each time with a different number. */
 interface Operation {
-  /** Runs once before the repetitions. */
   readonly before?: (count: number) => Promise<unknown>
   readonly one: (number: number) => Promise<unknown>
-  /** Runs after each repetition. It is not counted, but its allocation is. */
+  /** Runs after each repetition. Its statements, commits and messages do not count, but its allocation does. */
   readonly end?: () => Promise<unknown>
-  /** How many requests stay in progress throughout; none if absent. */
   readonly inProgress?: number
-  /** For operations of many jobs: replace `WARM_UP`, `COUNTED` and `IN_A_ROW`. */
+  /** Operations with many jobs replace `WARM_UP`, `COUNTED` and `IN_A_ROW` by smaller numbers. */
   readonly warmUp?: number
   readonly counted?: number
   readonly inARow?: number
@@ -77,7 +73,6 @@ export class Counting {
   readonly #ready: Ready
   readonly #models: ModelServerForTests
   readonly #receiver: Receiver
-  /** The first job of the last create. */
   #jobId = ''
   #from = 0
 
@@ -93,7 +88,7 @@ export class Counting {
   }
 
   /**
-   * Starts a server that stops with `t`.
+   * The server stops with `t`.
    * @param database returns the address of an empty database for a server with this folder
    */
   static async start(t: Lifetime, database: (folder: string) => Promise<string>): Promise<Counting> {
@@ -106,7 +101,8 @@ export class Counting {
     const settings = {
       tiers: { user_max: { reads_per_minute: 1_000_000 } },
       jobs: { concurrency: SLOTS },
-      // The server behaves as it does ten minutes after its start.
+      // For ten minutes after its start, a server looks for an earlier job of each request below /v1. That look-up must not
+      // count.
       v1: { rejoin_seconds: 0 },
       callbacks: { allow_networks: ['127.0.0.0/8'] },
     }
@@ -212,7 +208,7 @@ export class Counting {
         messages: least((work) => work.messages),
         functions: names,
       }),
-      // The minimum counts, because compiling code also allocates.
+      // Compiling code also allocates, so the row with the least allocation counts.
       kilobytes:
         rows.length === 0
           ? 0
@@ -222,7 +218,7 @@ export class Counting {
     }
   }
 
-  /** @param key the Idempotency-Key; the published client sends one with each create */
+  /** @param key the Idempotency-Key. The published client sends one with each create */
   async #post(path: string, body: unknown, key: string | null = null): Promise<readonly string[]> {
     const answer = await request(`${this.#ready.url}/api/v1/messages${path}`, {
       method: 'POST',
@@ -251,7 +247,6 @@ export class Counting {
     assert.equal(answer.statusCode, 200)
   }
 
-  /** Resolves when the model server has received all of its calls. */
   async #batch(number: number, key: string | null): Promise<void> {
     const called = this.#models.requests.length
     await this.#post(
@@ -270,7 +265,6 @@ export class Counting {
     assert.equal(answer.statusCode, 200)
   }
 
-  /** Fills every slot with jobs whose calls stall, and queues this many more. */
   async #queue(count: number): Promise<void> {
     this.#stall()
     const called = this.#models.requests.length
@@ -280,7 +274,7 @@ export class Counting {
     await this.#models.received(called + BATCH)
   }
 
-  /** Ends the job that has run longest, so that the first queued job takes its slot. */
+  /** The first queued job takes the slot of the job that has run longest, which ends. */
   async #drainOne(): Promise<void> {
     const called = this.#models.requests.length
     this.#models.releaseNext()
@@ -288,8 +282,8 @@ export class Counting {
   }
 
   /**
-   * Lets the model answer after the response of the create. Otherwise it would depend on timing whether an outcome is written
-   * together with its job.
+   * The model answers only after the response to the create. Otherwise, timing would decide whether the server writes an
+   * outcome together with its job.
    */
   async #answerOnceAccepted(job: unknown): Promise<void> {
     const called = this.#models.requests.length
@@ -311,7 +305,6 @@ export class Counting {
     return { ...jobOf(number), callback: { callback_url: this.#receiver.url } }
   }
 
-  /** @param inProgress how many requests are in progress before, during and after it */
   async #workOf(
     functions: boolean,
     inProgress: readonly [before: number, after: number],
@@ -335,7 +328,6 @@ function withFiles(work: Omit<Work, 'allocatedBytes'>): Omit<Counts, 'kilobytes'
   return { statements, commits, messages, files, functions: functions.length }
 }
 
-/** Resolves with the next message of the server; rejects if the server exits. */
 async function answerOf<T>(server: ChildProcess): Promise<T> {
   const ended = new AbortController()
   try {
@@ -353,7 +345,6 @@ function* count(from: number): Generator<number, never> {
   for (let number = from; ; number++) yield number
 }
 
-/** Returns a job of 1 KB. */
 function jobOf(number: number) {
   const content = `${number} `.padEnd(1000, 'All work is counted here. ')
   return { model: 'gpt-auto', response_format: { format: 'text' }, messages: [{ role: 'user', content }] }

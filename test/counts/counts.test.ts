@@ -1,6 +1,6 @@
 /**
- * Checks what each operation costs, in counts that are the same on every machine. It fails if an operation becomes more
- * expensive. If one becomes cheaper, its counts should be saved.
+ * Checks what each operation costs, in counts that are the same on every machine. The test fails if an operation becomes more
+ * expensive. If one becomes cheaper, the new counts should be saved.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -11,7 +11,7 @@ import { changesOf, readExpected, WHAT_TO_DO_ABOUT_FALLS, WHAT_TO_DO_ABOUT_RISES
 onEachStore(() => {
   test('no operation costs more than it is expected to cost', async (t) => {
     const counting = await Counting.start(t, (folder) => databaseUrl(t, folder, NOW_MS))
-    // On Postgres a node polls every second of real time, which allocates.
+    // On Postgres a node polls every second of real time, and polling allocates.
     const comparesBytes = storeName() === 'SQLite'
     const counted = await counting.all(comparesBytes)
     const { rises, falls } = changesOf((await readExpected())[storeName()], counted, comparesBytes)

@@ -6,9 +6,9 @@ export type Costs = Readonly<Record<string, Counts>>
 export type Expected = Readonly<Record<string, Costs>>
 
 const FILE = new URL('./expected.json', import.meta.url)
-/** Allocated bytes vary slightly with what the runtime compiles; everything else is exact. */
+/** Allocated bytes vary slightly with what the runtime compiles. Everything else is exact. */
 const TOLERANCE = 0.15
-/** This operation waits, and a node's work in real time allocates: too much to compare on a slow machine. */
+/** During this operation's pauses, a node's work in real time allocates. On a slow machine, that is too much to compare. */
 const WAITS = 'a job with a callback'
 const EXACT = ['statements', 'commits', 'messages', 'files', 'functions'] as const
 
@@ -20,11 +20,11 @@ export async function writeExpected(expected: Expected): Promise<void> {
   await writeFile(FILE, `${JSON.stringify(expected, null, 2)}\n`)
 }
 
-/** How counts differ from what is expected, each as in `a read: functions 44 -> 45`. */
+/** Each entry names one difference, as in `a read: functions 44 -> 45`. */
 export interface Changes {
-  /** Counts above the expected ones, and operations without an expected count. */
+  /** Includes operations without an expected count. */
   readonly rises: readonly string[]
-  /** Counts below the expected ones, and operations that are no longer counted. */
+  /** Includes operations that are no longer counted. */
   readonly falls: readonly string[]
 }
 
@@ -35,7 +35,6 @@ If the change is worth the cost, save the new counts, and give the reason in the
 export const WHAT_TO_DO_ABOUT_FALLS =
   'An operation has become cheaper. Save the new counts, so that they stay low: npm run counts -- --write'
 
-/** @param comparesBytes whether the allocated bytes count */
 export function changesOf(
   before: Costs = {},
   now: Readonly<Record<string, Counted>>,
@@ -65,7 +64,10 @@ export function changesOf(
 
 type Sample = Counted['samples'][number]
 
-/** Returns the repetition in which the fewest counts have risen, because a node's work once a second disturbs the others. */
+/**
+ * A node's work once a second disturbs some repetitions, so this function returns the repetition in which the fewest counts
+ * have risen.
+ */
 function leastRisen(old: Counts, { samples, ...counted }: Counted) {
   const risenIn = (sample: Sample) => EXACT.filter((count) => sample[count] > old[count])
   const [first = counted, ...others] = samples

@@ -1,6 +1,6 @@
 /**
- * `npm run counts` counts what each operation costs on both stores, and prints the costs with their changes. Fails if a count
- * has risen.
+ * `npm run counts` counts what each operation costs on both stores, and prints the costs with their changes. It fails if a
+ * count has risen.
  *
  *     npm run counts
  *     npm run counts -- --write                      # to expected.json

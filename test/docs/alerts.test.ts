@@ -1,4 +1,6 @@
-/** Checks that each alert is documented, and that each documented alert exists. If promtool is installed, it checks the rules. */
+/**
+ * Checks that each alert is documented, and that each documented alert exists. If promtool is installed, it checks the rules.
+ */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

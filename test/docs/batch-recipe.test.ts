@@ -1,4 +1,4 @@
-/** The scripts of docs/recipes/batches.md, run as printed, with the page's own lines and configuration. */
+/** Runs the scripts of docs/recipes/batches.md as printed, with the page's own lines and configuration. */
 import assert from 'node:assert/strict'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Runs the examples of docs/callbacks.md as printed: each accepts what the server signs, and nothing else. Examples that need a
- * program missing on this machine are skipped with a reason.
+ * Runs the examples of docs/callbacks.md as printed. Each must accept what the server signs, and nothing else. An example that
+ * needs a program missing on this machine is skipped with a reason.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -33,9 +33,9 @@ interface Examples {
   readonly place: Installation
 }
 
-/** Writes all files of the page into one folder, as in a reader's own project. */
+/** All files of the page are in one folder, as in a reader's own project. */
 async function examples(t: TestContext): Promise<Examples> {
-  // The programs must end before the folder is removed.
+  // Hooks run in reverse order, and the programs must end before the folder is removed.
   const place = await installation(t)
   const folder = await temporaryFolder(t)
   await makeProject(folder, files)
@@ -57,14 +57,12 @@ const withHeader = (name: string, value: string, { body, headers }: Callback): C
 })
 const nowS = () => Math.floor(Date.now() / 1000)
 
-/** Requests to a receiver that knows `secret`, and that it must accept. */
 const RIGHT: Readonly<Record<string, () => Callback>> = {
   'the right one': () => signedCallback(secret),
   'a rotation from it': () => signedCallback([newer, secret]),
   'a rotation to it': () => signedCallback([secret, newer]),
   'one 4 minutes old': () => signedCallback(secret, { ageS: 240 }),
 }
-/** Requests that it must not accept. */
 const WRONG: typeof RIGHT = {
   'a changed byte': () => changedBody(signedCallback(secret)),
   'an old timestamp': () => signedCallback(secret, { ageS: 310 }),
@@ -180,7 +178,6 @@ test('inbox.ts processes a callback once, however often it arrives', { timeout }
   assert.ok(!second.program.stdout.includes(id), second.program.stdout)
 })
 
-/** Runs verify.sh on a saved callback. */
 async function runVerify({ folder, place }: Examples, { body, headers }: Callback, known: string) {
   await writeFile(join(folder, 'body.json'), body)
   const args = ['webhook-id', 'webhook-timestamp', 'webhook-signature'].map((name) => headers[name] ?? '')

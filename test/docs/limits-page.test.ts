@@ -1,4 +1,4 @@
-/** Checks the page of limits against the settings and the documents, and for consistency. */
+/** Checks docs/limits.md against the settings and the other documents, and for consistency. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import test from 'node:test'
@@ -7,7 +7,7 @@ import { DEFAULTS } from '../../src/config/settings.ts'
 
 const limits = Object.values(LIMITS).flat()
 
-/** Settings with a number that limits nothing: addresses, sizes of pools, shares, and times of the server itself. */
+/** These settings are numbers that limit nothing: addresses, sizes of pools, shares, and times of the server itself. */
 const NO_LIMITS = [
   'port',
   'postgres.connections',
@@ -51,7 +51,7 @@ test('each limit has a metric that docs/monitoring.md describes, unless nobody i
   ])
 })
 
-/** The paths of settings whose default is a number, a list of numbers, or null (no number by default). */
+/** A default of null stands for no limit, so such a setting counts as a number. */
 function numbersOf(value: unknown, path = ''): string[] {
   if (value === null || typeof value === 'number') return [path]
   if (Array.isArray(value))

@@ -18,7 +18,7 @@ function documents(folder: string): readonly string[] {
 
 const withoutCode = (text: string) => text.replaceAll(/^```.*?^```$/gms, '')
 
-/** Returns the anchors of a document, as GitHub names them: a repeated heading gets a number. */
+/** GitHub adds a number to the anchor of a repeated heading. */
 function anchorsOf(path: string): ReadonlySet<string> {
   const seen = new Map<string, number>()
   const headings = withoutCode(readFileSync(path, 'utf8')).matchAll(/^##* (.*)$/gm)

@@ -20,7 +20,6 @@ const sections = new Map(
   page.split(/^## /m).map((section) => [section.slice(0, section.indexOf('\n')), section] as const),
 )
 
-/** Every section with a configuration, with the variables that it needs. */
 const SERVERS: readonly [heading: string, script: () => Script, env: Record<string, string>][] = [
   ['Azure OpenAI', () => azure({ deployment: 'YOUR-DEPLOYMENT' }), { AZURE_OPENAI_API_KEY: KEY }],
   ['OpenRouter', () => openRouter(), { OPENROUTER_API_KEY: KEY }],
@@ -71,7 +70,7 @@ describe('the configuration works', () => {
   })
 })
 
-/** Starts a Parley with the file of a section, or with the variables of its command. */
+/** Uses the configuration file of the section, or the variables of its command. */
 async function configured(
   t: TestContext,
   heading: string,

@@ -1,4 +1,7 @@
-/** Pages of the documents as a reader uses them: their blocks of code, the files in these, and a folder in which they run. */
+/**
+ * Reads pages of the documents as a reader uses them: their blocks of code, the files that these contain, and a folder in which
+ * they run.
+ */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
@@ -8,9 +11,8 @@ import { CLONE, MAIN } from '../process/server-process.ts'
 export interface Page {
   readonly text: string
   readonly blocks: readonly { readonly language: string; readonly body: string }[]
-  /** The blocks with a name in their first comment, such as `// receiver.ts`. */
+  /** Each of these blocks names its file in its first comment, such as `// receiver.ts`. */
   readonly files: ReadonlyMap<string, string>
-  /** Returns the blocks in a language. */
   of(language: string): readonly string[]
 }
 
@@ -29,7 +31,7 @@ export function pageAt(path: string): Page {
   return { text, blocks, files: new Map(files), of }
 }
 
-/** Writes files into a folder whose programs find the packages and the command of the clone. Returns the PATH for them. */
+/** Programs in the folder find the packages and the command of the clone. Returns the PATH for them. */
 export async function makeProject(
   folder: string,
   files: Iterable<readonly [name: string, body: string]>,
@@ -48,7 +50,6 @@ export async function makeProject(
   return `${bin}:${process.env.PATH ?? ''}`
 }
 
-/** Returns the reason to skip a test if programs are missing. */
 export function missing(...commands: readonly string[]): string | false {
   const absent = commands.filter((command) => spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0)
   return absent.length === 0 ? false : `${absent.join(', ')} not installed on this machine`

@@ -1,6 +1,6 @@
 /**
- * Runs the recipes as printed: their files are written into a folder, and their `sh` blocks run there as one script. Blocks
- * marked `text` need what a test machine lacks, such as Docker, so the names in them are checked instead.
+ * Runs the recipes as printed. The files of a recipe are written into a folder, and its `sh` blocks run there as one script.
+ * Blocks marked `text` need what a test machine lacks, such as Docker, so only the names in them are checked.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -19,7 +19,6 @@ const ACCOUNT = 'guide'
 
 const recipe = (name: string) => pageAt(`recipes/${name}.md`)
 
-/** Runs the `sh` blocks of a recipe as one script, in a folder with its files, next to a server. */
 async function run(
   t: TestContext,
   { files, of }: Pick<Page, 'files' | 'of'>,
@@ -62,7 +61,6 @@ const TESTED = [
   'zod',
 ]
 
-/** batch-recipe.test.ts tests `batches`. */
 test('every recipe has at most 300 words, is in the index, and is tested', () => {
   const names = readdirSync(join(CLONE, 'docs/recipes')).map((name) => name.replace(/\.md$/, ''))
   assert.deepEqual(names.filter((name) => name !== 'README').toSorted(), TESTED)
@@ -173,7 +171,7 @@ test('compose-tls: the files fit compose.yaml and the program', {
   assert.deepEqual(more.services.caddy.depends_on, ['parley'])
   assert.ok(Object.hasOwn(base.services, 'parley'))
   assert.match(tls.files.get('Caddyfile') ?? '', /reverse_proxy parley:8080/)
-  // By default, Caddy sends nothing to a server for up to 30 s after its restart.
+  // By default, Caddy sends nothing to a server for up to 30 s after the server has restarted.
   assert.match(tls.files.get('Caddyfile') ?? '', /health_uri \/readyz\n\s*health_interval 2s/)
   for (const volume of more.services.caddy.volumes) {
     const [source = ''] = volume.split(':')
@@ -190,7 +188,7 @@ test('kubernetes: the manifests can be built', { timeout, skip: missing('kubectl
   assert.ok(Number(await printed(program)) > 3)
 })
 
-/** Blocks of the guide that start servers, install packages or read files of a clone. */
+/** These blocks of the guide start servers, install packages or read files of a clone, so they are not run. */
 const NOT_RUN = /npm (ci|start|pack)|parley\(\) \{|parley listen|^parley check$|admin-token/m
 
 test('the commands of the guide and of the page about jobs succeed', {

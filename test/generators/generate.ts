@@ -1,6 +1,6 @@
 /**
- * Generates clients from an OpenAPI document, as users do: with openapi-typescript, whose types openapi-fetch uses, and with
- * @hey-api/openapi-ts. Clients and scenarios are in one folder that TypeScript can check and Node can run.
+ * Generates clients from an OpenAPI document as users do: with openapi-typescript, whose types openapi-fetch uses, and with
+ * @hey-api/openapi-ts. Clients and scenarios share a folder that TypeScript can check and Node can run.
  */
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -17,7 +17,7 @@ export interface Output {
   readonly bytes: number
 }
 
-/** The folder must be empty; it gets the scenarios and what they import. */
+/** The folder must be empty. It gets the scenarios and what they import. */
 export function prepareFolder(folder: string): void {
   cpSync(SCENARIOS, folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
@@ -25,14 +25,12 @@ export function prepareFolder(folder: string): void {
   symlinkSync(dirname(dirname(fetchPackage)), join(folder, 'node_modules'), 'junction')
 }
 
-/** Writes `NAME.types.ts`. */
 export async function generateTypes(folder: string, name: string, document: string): Promise<Output> {
   const text = astToString(await openapiTypescript(document))
   writeFileSync(join(folder, `${name}.types.ts`), text)
   return { files: 1, lines: linesOf(text), bytes: text.length }
 }
 
-/** Writes a client into the folder `NAME`. */
 export async function generateClient(folder: string, name: string, document: string): Promise<Output> {
   const path = join(folder, name)
   await createClient({

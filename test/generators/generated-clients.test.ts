@@ -1,5 +1,5 @@
 /**
- * Tests the OpenAPI documents with third-party tools: a linter finds nothing, and the clients of two generators compile in
+ * Tests the OpenAPI documents with third-party tools. A linter must find nothing. The clients of two generators must compile in
  * strict mode and work.
  */
 import assert from 'node:assert/strict'
@@ -86,7 +86,7 @@ for (const scenario of ['with-openapi-fetch', 'with-hey-api']) {
     assert.equal(jobIds.length, 2)
     assert.deepEqual([statuses, together], Array(2).fill(['completed', 'completed']))
     assert.equal(cancelled, 'cancelled')
-    // The single create is the third job, and the cancelled job has been deleted.
+    // The single create is the third job. The cancelled job has been deleted.
     assert.deepEqual(listed.slice(0, 2), jobIds.toReversed())
     assert.equal(listed.length, 3)
     assert.deepEqual(errors, {

@@ -1,6 +1,6 @@
 /**
- * Tests that hostile input never causes a 5xx, and that every error has the same shape: random values and mutated bytes on every
- * route.
+ * Tests that hostile input never causes a 5xx, and that every error has the same shape. Random values and mutated bytes are
+ * sent to every route.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -9,12 +9,12 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
-/** Inputs for each of the five properties: 100,000 on each store in the long form. */
+/** Each of the five properties gets this many inputs, together 100,000 on each store in the long form. */
 const RUNS = LONG ? 20_000 : 300
 const AT_ONCE = 20
 
 async function start(t: TestContext): Promise<{ parley: Parley; key: string }> {
-  // Reads must not be limited here, and a run must not wait for an answer that a simulator directive delays.
+  // The rate limit must not reject reads, and a run must not wait for an answer that a directive of the simulator delays.
   const tier = { user_max: { reads_per_minute: 10_000_000 } }
   const limits = { cancels_per_minute: 10_000_000, deletes_per_minute: 10_000_000 }
   const parley = await startParley(t, { settings: { tiers: tier, sync: { max_waiters: 0 }, limits } })
@@ -36,7 +36,6 @@ function assertOneShape({ status, body, text, headers }: Answer, sent: string): 
   if ('details' in body) assert.equal(typeof body.details, 'string', about)
 }
 
-/** Runs a property over many inputs, several at a time. */
 async function forMany<T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promise<void>): Promise<void> {
   const group = fc.array(arbitrary, { minLength: AT_ONCE, maxLength: AT_ONCE })
   const property = fc.asyncProperty(group, async (values) => {
@@ -45,7 +44,6 @@ async function forMany<T>(arbitrary: fc.Arbitrary<T>, check: (value: T) => Promi
   await fc.assert(property, { numRuns: Math.ceil(RUNS / AT_ONCE), endOnFailure: true })
 }
 
-/** Any of the words, or an empty text. */
 const oneOf = (words: string) => fc.constantFrom('', ...words.trim().split(/\s+/))
 
 const name = fc.oneof(
@@ -65,7 +63,7 @@ const value: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   ),
 })).value
 
-/** A valid job in which anything may replace one part. */
+/** One part of a valid job is replaced by anything. */
 const spoilt = fc.tuple(fc.nat(12), name, value).map(([part, field, anything]) => {
   const good = { ...job(), messages: [{ role: 'user', content: 'x' }] }
   const spoiltParts: Record<string, unknown>[] = [
@@ -168,7 +166,7 @@ onEachStore(() => {
       const headers = { 'x-api-key': key, ...(text !== null && { 'content-type': 'application/json' }) }
       const answer = await parley.request(address, { method, headers, body: text })
       assertOneShape(answer, `${method} ${address} ${text}`)
-      // Whatever the request, the response contains nothing of another account except IDs from the request.
+      // The response must contain nothing of another account, except IDs from the request itself.
       assert.ok(!answer.text.includes('gpt-5"'), answer.text)
     })
     const theirs = await parley.get(`/api/v1/messages/${known[1]}`, await parley.key('user_pro'))
@@ -214,7 +212,7 @@ onEachStore(() => {
   })
 })
 
-/** Replaces lone surrogates, for which `encodeURIComponent` throws. */
+/** `encodeURIComponent` throws for lone surrogates. */
 function encodeURIComponentSafely(text: string): string {
   return encodeURIComponent(text.toWellFormed())
 }

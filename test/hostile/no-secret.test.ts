@@ -12,9 +12,9 @@ import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
 const ROUNDS = LONG ? 150 : 3
-/** Rounds run together, because most of a round waits for the pauses between calls. */
+/** Most of a round waits for the pauses between calls, so rounds run together. */
 const ROUNDS_AT_ONCE = LONG ? 10 : ROUNDS
-/** Stays below ten wrong tokens within a minute, after which the admin API answers the address with 429. */
+/** After ten wrong tokens within a minute, the admin API would answer this address with 429. */
 const WRONG_TOKENS = 8
 /** Each round makes about 20 canaries. */
 const LEAST_CANARIES = LONG ? 1000 : 20
@@ -36,7 +36,6 @@ onEachStore(() => {
       () => reply.text(canary('answer')),
       () => reply.status(400, { body: { error: { message: `bad key ${upstreamKey}`, type: 'x' } } }),
       () => reply.status(500, { body: { error: { message: `Authorization: Bearer ${upstreamKey}` } } }),
-      // This server echoes everything that it was sent.
       () => reply.status(400, { body: { detail: `x-gateway: Basic ${header}, /v1/chat?sig=${parameter}` } }),
       () => reply.status(502, { body: `bad config {"inner":"${header}"} in ${parameter}` }),
       () => reply.status(400, { body: { error: { message: `bad ${bodyKey}`, code: bodyKey } } }),
@@ -128,18 +127,19 @@ onEachStore(() => {
       errors: errors.map(({ text }) => text).join('\n'),
       metrics: metrics.text,
       keys: JSON.stringify(await parley.store.listKeys()),
-      // Contents appear only where they are requested. A callback's payload and its receiver's answer are shown on its page.
+      // The admin API shows contents only on request. A callback's payload and its receiver's answer appear on the callback's
+      // page.
       admin: [...pages, callbacks]
         .map(({ text }) => text.replace(/"callback_payload":"[^}]*}"/g, ''))
         .join('\n'),
     }
     assert.ok(parley.log.length > ROUNDS * 7)
     for (const [place, text] of Object.entries(places)) {
-      // Not even the beginning of a canary may appear, as in a parser's excerpt.
+      // A parser might log an excerpt, so not even the beginning of a canary may appear.
       const found = [...canaries, 'CANARY'].filter((one) => text.includes(one))
       assert.deepEqual(found, [], `in the ${place}`)
     }
-    // Contents are shown to operators who ask for them, but credentials never are.
+    // Operators can read contents on request, but never credentials.
     const opens = [...upstreamSecrets, key, ADMIN_TOKEN, hashKey(key), hashKey(made.body.data.key)]
     const everything = [...pages, ...contents, callbacks].map(({ text }) => text).join('\n')
     assert.deepEqual(
@@ -147,9 +147,9 @@ onEachStore(() => {
       [],
     )
     assert.ok(contents.some(({ text }) => text.includes('CANARYprompt')))
-    // The upstream's secrets are not in any answer, not even in the upstream's own message in a failed job.
+    // The model server's own message is part of a failed job, but must not contain the secrets.
     for (const secret of upstreamSecrets) assert.ok(!seen.some(({ text }) => text.includes(secret)))
-    // They did reach the server, so it could have echoed them.
+    // The secrets reached the server, so it could have echoed them.
     for (const request of model.requests) {
       assert.equal(request.headers['x-gateway'], `Basic ${header}`)
       assert.ok(request.path.endsWith(`?sig=${parameter}`) && request.text.includes(bodyKey))

@@ -1,6 +1,6 @@
 /**
- * Tests that an account learns nothing about the jobs of another account, whatever the state of those jobs: a request with
- * their IDs gets the same response as a request with unknown IDs.
+ * Tests that an account learns nothing about the jobs of another account, whatever their state: a request with their IDs gets
+ * the same response as a request with unknown IDs.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -14,11 +14,10 @@ import { granted } from './expect.ts'
 import { documentedRoutes } from './openapi/document.ts'
 import { type Stage, startStage } from './stage.ts'
 
-/** Each account asks for the job of every other account. */
 const ACCOUNTS = LONG ? 101 : 6
 const AT_ONCE = 20
 const CONCURRENCY = 2
-/** Names of the headers that differ between any two responses. */
+/** These headers differ between any two responses. */
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 
 interface Account {
@@ -26,7 +25,7 @@ interface Account {
   readonly jobId: string
 }
 
-/** Returns accounts with one job each. Together, the jobs are in every state that a job can have. */
+/** Each account has one job. Together, the jobs are in every state that a job can have. */
 async function accountsWithJobs({ parley, models }: Stage): Promise<Account[]> {
   const callers = await Promise.all(
     Array.from({ length: ACCOUNTS }, (_, index) => callerOf(parley, 'user_pro', `account-${index}`)),
@@ -51,7 +50,6 @@ function traits({ status, text, headers }: Answer) {
   return { status, text, headers: [...headers].filter(([name]) => !CHANGING.includes(name)) }
 }
 
-/** All requests that a caller can make about a job, by the job's ID. */
 const REQUESTS: readonly ((caller: Caller, id: string) => Promise<Answer>)[] = [
   (caller, id) => caller.read(id),
   (caller, id) => caller.read(id, '?wait=60'),
@@ -59,7 +57,6 @@ const REQUESTS: readonly ((caller: Caller, id: string) => Promise<Answer>)[] = [
   (caller, id) => caller.remove(id, '?drop_callback=true'),
 ]
 
-/** Sends each of `REQUESTS` for the jobs of all other accounts; returns the number of requests. */
 async function askForOthers(accounts: readonly Account[], { caller }: Account): Promise<number> {
   const others = accounts.filter((other) => other.caller !== caller)
   for (const send of REQUESTS) {
@@ -77,9 +74,7 @@ async function askForOthers(accounts: readonly Account[], { caller }: Account): 
   return others.length
 }
 
-/**
- * Returns what each account reads about its own jobs, one by one and as a list; asserts that the list contains no other jobs.
- */
+/** Asserts that each list contains no other account's jobs. Returns what each account reads about its own jobs. */
 async function ownStates(accounts: readonly Account[]): Promise<unknown[]> {
   return Promise.all(
     accounts.map(async ({ caller, jobId }) => {

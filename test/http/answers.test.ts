@@ -1,6 +1,6 @@
 /**
- * Tests how a conversation becomes `response_content`, why jobs fail (SPEC §2.2, §2.3, §3 and §7), and what callers and operators
- * read of a model server's errors, in each shape that model servers send.
+ * Tests how a conversation becomes `response_content`, why jobs fail (SPEC §2.2, §2.3, §3 and §7), and what callers and
+ * operators read of a model server's errors, in each shape that model servers send.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -25,13 +25,11 @@ const ANN = { name: 'Ann', age: 40 }
 const withSchema = (schema: object) => ({ response_format: { format: 'json', schema } })
 const asPerson = withSchema(PERSON)
 const asJson = { response_format: { format: 'json' } }
-/** Returns the format in which a model server gets the schema. */
 const sentSchema = (schema: object, strict: boolean) => ({
   type: 'json_schema',
   json_schema: { name: 'answer', schema, strict },
 })
 
-/** The ways in which a model server can answer JSON in prose. */
 const WRAPPED: readonly [name: string, over: object, value: unknown, texts: readonly string[]][] = [
   [
     'a code fence around the answer is taken off',
@@ -54,7 +52,6 @@ const coded = (code: string) =>
   reply.status(400, { body: { error: { message: 'It breaks the policy.', type: 'invalid_request', code } } })
 
 const POLICY = 'content_policy_violation'
-/** Jobs that fail after one call: the code, the upstream's status, and its message. */
 const FAILURES: readonly (readonly [
   name: string,
   answer: Reply,
@@ -104,8 +101,8 @@ const SHAPES: readonly (readonly [server: string, body: unknown, words: string])
   ['plain text', 'unknown route', 'unknown route'],
 ]
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('2.3 all four roles, in any order and number, arrive at the model as they were sent', async (t) => {
     const { caller, models } = await startScene(t, {

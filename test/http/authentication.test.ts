@@ -1,7 +1,7 @@
 /**
- * Tests API keys, and what a key determines about its caller (SPEC §5); the limit for keys that do not exist, which counts by the
- * caller's address and applies before the database is queried; and the pace of responses to rejected requests, per account, or
- * per address if the request has no valid key.
+ * Tests API keys, and what a key determines about its caller (SPEC §5). Tests the limit for unknown keys, which counts by the
+ * caller's address and applies before the database is queried. Tests how rejected requests are slowed down, per account, or per
+ * address without a valid key.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -28,7 +28,6 @@ function unauthorised(answer: Answer, problem: keyof typeof PROBLEMS = 'unknown'
   })
 }
 
-/** Changes the last character of the key, so that the key's checksum is wrong. */
 function misspelt(key: string): string {
   return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
 }
@@ -53,7 +52,6 @@ const LONGEST_MS = 10_000
 
 const sendInvalid = (caller: Caller) => caller.post(MESSAGES, {})
 
-/** Sends as many requests as Parley rejects without a delay. */
 async function spendBurst(send: () => Promise<Answer>, status: number): Promise<void> {
   for (let sent = 0; sent < PER_SECOND; sent++) refused(await send(), status)
 }
@@ -61,7 +59,6 @@ async function spendBurst(send: () => Promise<Answer>, status: number): Promise<
 async function startPaced(t: TestContext) {
   const limits = { rejections_per_second: PER_SECOND }
   const scene = await startScene(t, { settings: { limits, trust_proxy: true } })
-  /** Resolves when this many responses have been delayed. */
   const delayedAre = async (count: number) => {
     const line = `\nparley_rejections_delayed_total ${count}\n`
     while (!(await scene.parley.get('/metrics')).text.includes(line)) {}
@@ -69,8 +66,8 @@ async function startPaced(t: TestContext) {
   return { ...scene, delayedAre }
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('401 for a create whose account is deleted after its key was looked up, and nothing is left of it', async (t) => {
     const { parley, caller, models } = await startScene(t, { account: 'leaving' })
@@ -244,7 +241,7 @@ onEachStore(async () => {
     }
     await parley.store.revokeKey(key_id, clock.nowMs())
     clock.advance(2000)
-    // A revoked key existed, so its use is not a guess and does not count.
+    // A revoked key existed, so using it is not a guess and does not count.
     for (const key of [revoked.key, 'malformed', undefined]) refused(await parley.get(ME, key), 401)
     const late = await callerOf(parley, 'user_go', 'late')
     clock.advance(2000)

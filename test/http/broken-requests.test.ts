@@ -4,24 +4,29 @@
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { type Answer, job, type LogLine } from '../parley.ts'
-import { BATCHES, ME, MESSAGES, says, startScene } from './caller.ts'
+import { type Answer, job, type LogLine, type Parley } from '../parley.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { BATCHES, type Caller, ME, MESSAGES, says, startScene } from './caller.ts'
 import { completed, enqueued, granted, invalid, refused } from './expect.ts'
 import { openLine, readAnswer, talk } from './raw-http.ts'
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-/** Returns the first lines of a create's headers. */
 const headOf = (key: string) =>
   `POST ${MESSAGES} HTTP/1.1\r\nhost: a\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n`
 
-onAnyStore(async () => {
-  const { parley, caller } = await startScene({ after })
-  const { key } = caller
+onAnyStore(() => {
+  let parley: Parley
+  let caller: Caller
+  let key: string
+  beforeTests(async (t) => {
+    ;({ parley, caller } = await startScene(t))
+    key = caller.key
+  })
 
   function post(path: string, body: RequestInit['body'], headers: Record<string, string> = JSON_TYPE) {
     return parley.request(path, {
@@ -38,7 +43,6 @@ onAnyStore(async () => {
     else assert.match(refusal.details ?? '', details)
   }
 
-  /** Returns the log line about the request with this response. */
   function lineOf(answer: Answer) {
     const id = answer.headers.get('x-request-id')
     return parley.log.find(({ message, request_id }) => message === 'request completed' && request_id === id)
@@ -81,7 +85,7 @@ onAnyStore(async () => {
       }
       assert.equal(lineOf(answer)?.status, 405, about)
     }
-    // If two routes have the same path, the header lists the methods of both.
+    // Two routes have this path, so the header must list the methods of both.
     const batches = (await parley.request(BATCHES, { method: 'PUT' })).headers.get('allow') ?? ''
     for (const method of ['GET', 'POST']) assert.ok(batches.split(', ').includes(method), batches)
     // These paths look like those of a job or a page, but no route has them.
@@ -180,8 +184,8 @@ onAnyStore(async () => {
       refused(await own.post(path, 'x'.repeat(1_000_000)), 413)
       granted(await own.post(path, filled(bytes, wrap)), path === MESSAGES ? 200 : 202)
     }
-    // A client that reads only after it has sent its whole body still gets the response, with or without a declared length. The
-    // clock stands still here, so the server reads only the first megabytes of the rest.
+    // A client that reads only after it has sent its whole body must still get the response, with or without a declared length.
+    // The clock stands still here, so the server reads only the first megabytes of the rest.
     const head = `POST ${MESSAGES} HTTP/1.1\r\nhost: parley\r\nx-api-key: ${own.key}\r\ncontent-type: application/json\r\n`
     const [first, rest] = [1501, 500_000].map((length) => ' '.repeat(length))
     const chunk = (text = '') => `${text.length.toString(16)}\r\n${text}\r\n`
@@ -198,7 +202,6 @@ onAnyStore(async () => {
     }
   })
 
-  /** Asserts that a media type is rejected for this reason. */
   function unsupported(answer: Answer, details: string): void {
     refused(answer, 415, { message: 'Unsupported media type.', details })
   }
@@ -228,7 +231,7 @@ onAnyStore(async () => {
       unsupported(answer, 'Send the body uncompressed, without Content-Encoding.')
     }
     completed(await post(MESSAGES, BODY, { ...JSON_TYPE, 'content-encoding': 'Identity' }))
-    // The test never sends the body: the headers are enough for the rejection.
+    // The test never sends the body, because the headers are enough for the rejection.
     const head = (apiKey: string, length: number) =>
       `${headOf(apiKey)}connection: close\r\ncontent-encoding: gzip\r\ncontent-length: ${length}\r\n\r\n`
     refused(await talk(parley, head(key, 100)), 415)
@@ -312,7 +315,7 @@ onAnyStore(async () => {
     line.send('{"model":')
     line.hangUp()
     await line.closed
-    // By the time that this later request is answered, the server has noticed that the earlier connection is closed.
+    // When this later request is answered, the server has noticed that the earlier connection is closed.
     completed(await caller.create({ message_cache_ttl: 180 }))
     const isWrong = ({ level, request_id }: LogLine) =>
       level === 'error' || (level !== 'info' && request_id === 'hung-up')

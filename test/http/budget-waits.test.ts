@@ -23,7 +23,6 @@ const start = (t: TestContext, cap: number, script: () => Reply, jobs: object = 
   startScene(t, { settings: settingsOf(cap, jobs), script, account: 'acme' })
 const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
 
-/** Advances the clock until a response satisfies the condition; returns that response. */
 async function until(
   t: { signal: AbortSignal },
   { clock }: Pick<Scene, 'clock'>,
@@ -38,7 +37,6 @@ async function until(
   }
 }
 
-/** Advances the clock until the job has ended; returns its read. */
 const untilEnded = (t: TestContext, scene: Pick<Scene, 'clock'>, caller: Caller, id: string | undefined) =>
   until(
     t,
@@ -47,7 +45,6 @@ const untilEnded = (t: TestContext, scene: Pick<Scene, 'clock'>, caller: Caller,
     ({ status }) => status === 'completed' || status === 'failed',
   )
 
-/** Advances the clock until the caller's usage satisfies the condition. */
 const untilUsage = (t: TestContext, scene: Scene, isWanted: (me: Answer['body']) => boolean) =>
   until(t, scene, () => scene.caller.get('/api/v1/me'), isWanted)
 
@@ -147,7 +144,7 @@ onEachStore(() => {
     const { parley, caller } = scene
     const batch = () => caller.enqueue(Array.from({ length: 30 }, () => priced(7)))
     const ids = (await Promise.all(Array.from({ length: 10 }, batch))).flat()
-    // What is left of the cap is less than 70, the most that a job may cost.
+    // A job may cost up to 70, so jobs must start until less than that is left of the cap.
     await untilUsage(t, scene, ({ usage, reserved_cost }) => reserved_cost === 0 && usage.cost > 2000 - 70)
     assert.ok(cost() <= 2000, `${cost()}`)
     const { usage } = await caller.me()

@@ -8,10 +8,8 @@ import { callerOf, idOf, says, shareStage, startScene } from './caller.ts'
 import { completed, failed } from './expect.ts'
 import { startStage } from './stage.ts'
 
-/** Answers every request with a different text. */
 const COUNTING: Script = (_request, index) => reply.text(`answer ${index}`)
 
-/** Asserts that the job has completed; returns whether its answer came from the cache. */
 function isHit(answer: Answer): boolean {
   completed(answer)
   const header = answer.headers.get('x-cache')
@@ -19,8 +17,8 @@ function isHit(answer: Answer): boolean {
   return header === 'hit'
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('an answer of the simulator is not returned once a model is configured', async (t) => {
     const models = await startModelServer({}, t)

@@ -1,11 +1,12 @@
 /** Tests what a callback may contain, that it is checked when its job is created, and how it is stored (SPEC §2.4). */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { startScene } from './caller.ts'
-import { openDatabase } from './database.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { type Caller, startScene } from './caller.ts'
+import { type Database, openDatabase } from './database.ts'
 import { enqueued, invalid } from './expect.ts'
 
 const URL = 'https://example.com/hook'
@@ -42,17 +43,21 @@ const FORBIDDEN_HEADERS =
   Metadata-Flavor X-aws-ec2-metadata-token X-Google-Metadata-Request X-Real-IP True-Client-IP CF-Connecting-IP
   X-Client-IP X-Original-URL X-Rewrite-URL X-HTTP-Method-Override`.split(/\s+/)
 
-onEachStore(async () => {
-  // The model server stalls, so that no job ends and no callback is delivered.
-  const { parley, caller } = await startScene({ after }, STALL)
-  const database = await openDatabase({ after }, parley)
+onEachStore(() => {
+  let caller: Caller
+  let database: Database
+  beforeTests(async (t) => {
+    // The model server stalls, so that no job ends and no callback is delivered.
+    const scene = await startScene(t, STALL)
+    caller = scene.caller
+    database = await openDatabase(t, scene.parley)
+  })
 
   const create = (callback: unknown, by = caller) => by.batch([job({ callback })])
   const toUrl = (callback_url: string, by = caller) => create({ callback_url }, by)
   const withHeader = (name: string, value: string) =>
     create({ callback_url: URL, callback_headers: { [name]: value } })
 
-  /** Asserts how the callback of the job created last is stored. */
   async function isStored(callback: unknown, expected: unknown) {
     enqueued(await create(callback), 1)
     assert.deepEqual((await database.callbacks()).at(-1), expected)

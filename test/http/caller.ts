@@ -1,15 +1,15 @@
 /**
- * An account that sends requests, so that a test names only what matters to it:
+ * Sends requests as an account, so that a test names only what matters to it:
  *
  *     const { caller, models } = await startScene(t)
  *     completed(await caller.create({ timeout: 30 }))         // a valid single create with a timeout
  *     const [id] = await caller.enqueue([job(), job()])       // a batch that must be accepted
  */
 import { randomUUID } from 'node:crypto'
-import { after } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { type ModelServerForTests, reply, type Script } from '../model-server.ts'
 import { type Answer, job, type Lifetime, type Parley } from '../parley.ts'
+import { onFirstUse } from '../support/on-first-use.ts'
 import { enqueued, granted } from './expect.ts'
 import { type Stage, type StageOptions, startStage } from './stage.ts'
 
@@ -17,39 +17,34 @@ export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const ME = '/api/v1/me'
 export const DAY_MS = 86_400_000
-/** Settings that let callbacks go to a receiver of the test. */
+/** Callbacks may go to the test's receiver, which runs on this machine. */
 export const LOCAL_CALLBACKS = { callbacks: { allow_networks: ['127.0.0.0/8'] } }
 
 type Fields = Readonly<Record<string, unknown>>
 type Headers = Record<string, string>
-/** An ID taken from an array. A request with `undefined` gets 404. */
+/** Tests take IDs from arrays, so they may be undefined. A request with `undefined` gets 404. */
 type JobId = string | undefined
 
 export interface Caller {
   readonly key: string
   readonly account: string
-  /** Sends a single create of a valid job with these fields. */
+  /** `over` replaces fields of a valid job. */
   create(over?: Fields, headers?: Headers): Promise<Answer>
-  /** Sends a single create of a job with this message. */
   ask(content: string, over?: Fields, headers?: Headers): Promise<Answer>
-  /** Sends a batch. */
   batch(jobs: unknown, headers?: Headers): Promise<Answer>
-  /** Creates a batch of these jobs; returns their IDs. */
+  /** The batch must be accepted. Returns the IDs of its jobs. */
   enqueue(jobs: readonly object[], headers?: Headers): Promise<string[]>
-  /** Creates a batch of one job with these fields; returns its ID. */
+  /** The batch has one valid job, whose fields `over` replaces. Returns the job's ID. */
   enqueueOne(over?: Fields, headers?: Headers): Promise<string>
   read(id: JobId, query?: string): Promise<Answer>
-  /** Reads the job until it has ended. */
   ended(id: JobId): Promise<Answer>
   cancel(id: JobId): Promise<Answer>
   remove(id: JobId, query?: string): Promise<Answer>
   get(path: string): Promise<Answer>
   post(path: string, body: unknown, headers?: Headers): Promise<Answer>
-  /** Returns the IDs of the account's newest jobs, from the list. */
   jobIds(): Promise<string[]>
-  /** Returns the data of `GET /api/v1/me`. */
   me(): Promise<Answer['body']>
-  /** Returns the same account at another node. */
+  /** Returns a caller of the same account and key at another node. */
   at(parley: Parley): Caller
 }
 
@@ -85,13 +80,10 @@ function callerBy(parley: Parley, account: string, key: string): Caller {
   }
 }
 
-/** Makes a valid job with this message; `over` replaces its fields. */
 export const says = (content: string, over: Fields = {}) =>
   job({ messages: [{ role: 'user', content }], ...over })
 
-/** Returns the ID of the job in the response to a single create or a read. */
 export const idOf = (answer: Answer): string => granted(answer, 200).job_id
-/** Returns the IDs of the jobs in a list. */
 export const idsOf = ({ jobs }: Answer['body']): string[] =>
   jobs.map(({ job_id }: { job_id: string }) => job_id)
 
@@ -110,15 +102,14 @@ export interface SceneOptions extends StageOptions {
   readonly account?: string
 }
 
-/** Starts a stage with one caller, by default of tier `user_max`. */
 export async function startScene(t: Lifetime, options: SceneOptions = {}): Promise<Stage & Scene> {
   const stage = await startStage(t, options)
   return { ...stage, caller: await callerOf(stage.parley, options.tier, options.account) }
 }
 
 /**
- * Creates a job whose call the model server answers only when released, and waits for that call; returns the job's ID. The job
- * has its own message, so that it is not answered from the cache.
+ * Creates a job whose call the model server answers only when released, and waits for that call. The job has its own message,
+ * so that it is not answered from the cache.
  */
 export async function runningJob({ models, caller }: Pick<Scene, 'models' | 'caller'>, over: Fields = {}) {
   models.script = () => reply.stall()
@@ -132,13 +123,13 @@ const LOOK_MS = 500
 let accounts = 0
 
 /**
- * Starts a stage that the tests of a suite share. The returned function begins a test: with an account and a script of its own,
- * and without the requests of earlier tests. Only for tests that do not depend on metrics, and leave no model server
- * unavailable.
+ * Starts a stage that the tests of a suite share. The returned function begins a test with its own account and script, and
+ * hides the requests of earlier tests. The tests must not depend on metrics, and must leave no model server unavailable.
  */
-export async function shareStage(options: StageOptions = {}) {
-  const { parley, models, clock } = await startStage({ after }, options)
+export function shareStage(options: StageOptions = {}) {
+  const start = onFirstUse((t) => startStage(t, options))
   return async (t: Lifetime, script: Script = () => undefined, tier = 'user_max'): Promise<Scene> => {
+    const { parley, models, clock } = await start()
     t.after(async () => {
       models.script = () => undefined
       models.release()
@@ -158,7 +149,7 @@ export async function shareStage(options: StageOptions = {}) {
   }
 }
 
-/** Returns the model server as if it had started now. */
+/** Hides the requests of earlier tests. */
 function since(models: ModelServerForTests): Models {
   const before = models.requests.length
   const requests = () => models.requests.slice(before)

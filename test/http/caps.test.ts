@@ -1,4 +1,4 @@
-/** Tests monthly caps, also in money, quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
+/** Tests monthly caps (also in money), quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Reply, reply, type Script } from '../model-server.ts'
@@ -11,7 +11,7 @@ import { completed, granted, invalid, refused } from './expect.ts'
 import { answering, billing, priced, pricedSettings } from './priced-jobs.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
-/** A node knows a changed cap, quota or suspension after this many milliseconds. */
+/** A node applies a changed cap, quota or suspension within this many milliseconds. */
 const FRESH_MS = 2000
 /** A node refreshes its sums of stored bytes after this many milliseconds at the earliest. */
 const PAUSE_MS = 100
@@ -23,7 +23,6 @@ const STALL = () => reply.stall()
 
 type Limits = Readonly<Record<string, number>>
 
-/** Starts a scene in which account `acme` has a tier with these limits. */
 const start = (t: TestContext, limits: Limits = {}, script: Script = () => undefined) =>
   startScene(t, {
     settings: { tiers: { ...UNLIMITED_READS, user_go: { ...UNLIMITED_READS.user_go, ...limits } } },
@@ -32,7 +31,7 @@ const start = (t: TestContext, limits: Limits = {}, script: Script = () => undef
     account: 'acme',
   })
 
-/** Starts a scene whose jobs reserve the most that they may cost, and free the rest when they end. */
+/** The jobs reserve the most that they may cost, and free the rest when they end. */
 async function startPriced(t: TestContext, cap: number, script: () => Reply = () => answering(1)) {
   const scene = await startScene(t, {
     settings: pricedSettings('user_go', cap),
@@ -213,7 +212,6 @@ onEachStore(() => {
     await models.received(4)
     models.script = () => answering(40)
     models.release()
-    // Each of these jobs costs 400.
     for (const id of [...first, ...last]) completed(await caller.ended(id))
     completed(await create(840))
   })
@@ -271,7 +269,7 @@ onEachStore(() => {
   test('a thousand creates, 200 at a time, cost no more than the cap, to the millionth', async (t) => {
     const { script, cost } = billing()
     const { caller, create } = await startPriced(t, 0.005, script)
-    // 200 callers at a time, because a busy listener resets further connections.
+    // A busy listener resets connections beyond 200, so no more callers send at a time.
     const callers = Array.from({ length: 200 }, async () => {
       const own: Answer[] = []
       for (let sent = 0; sent < 5; sent++) own.push(await create(7))
@@ -285,7 +283,6 @@ onEachStore(() => {
     const { usage, reserved_cost } = await caller.me()
     assert.deepEqual([usage.cost, reserved_cost], [cost(), 0])
     assert.ok(cost() <= 5000)
-    // Creates jobs until what is left of the cap is too little for one more.
     while ((await create(7)).status === 200);
     assert.ok(cost() > 5000 - 70 && cost() <= 5000, `${cost()}`)
   })

@@ -1,6 +1,6 @@
 /**
- * Tests what jobs cost, and `include=usage`, which adds what a job used to creates, reads, waits, lists and callbacks: the prices
- * of the target that answered, the sum over all calls, and each place that shows usage.
+ * Tests what jobs cost, from the prices of the target that answered and over all calls. Tests `include=usage`, which adds what
+ * a job used to creates, reads, waits, lists and callbacks.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -29,14 +29,13 @@ const PRICES = {
     free: { targets: [{ upstream: 'openai', model: 'free' }] },
   },
 }
-/** The cost of one answer by the first target, in millionths of the currency: (30 - 20) * 2 + 20 * 0.5 + 4 * 10. */
+/** The first target's answer costs (30 - 20) * 2 + 20 * 0.5 + 4 * 10 millionths of the currency. */
 const ONE = 70
 const ask = (over: object = {}) => job({ model: 'priced', ...over })
 const uncached = (seed: number) => ask({ options: { seed } })
 
 const admin = async (parley: Parley, path: string): Promise<Answer['body']> =>
   granted(await parley.get(`/admin/api${path}`, undefined, { authorization: `Bearer ${ADMIN_TOKEN}` }), 200)
-/** Returns these fields of each object. */
 const parts = (all: Answer['body'], ...names: string[]) =>
   all.map((one: Record<string, unknown>) => names.map((name) => one[name]))
 
@@ -54,8 +53,8 @@ const NOTHING = { model: null, input_tokens: 0, cached_input_tokens: 0, output_t
 const answer = (over: { content?: string; finish?: string } = {}) =>
   answering(4, { ...over, usage: { prompt_tokens_details: { cached_tokens: 20 } } })
 
-onEachStore(async () => {
-  const begin = await shareStage({ settings: { ...PRICES, ...LOCAL_CALLBACKS } })
+onEachStore(() => {
+  const begin = shareStage({ settings: { ...PRICES, ...LOCAL_CALLBACKS } })
 
   test('a job costs its calls; a cached response costs nothing, and a model without a price has no cost', async (t) => {
     const { parley, caller } = await begin(t, () => answer())
@@ -92,7 +91,6 @@ onEachStore(async () => {
     models.script = () => answer({ content: '[]' })
     const failing = await create(ask({ ...format, options: { seed: 1 } }))
     assert.deepEqual([failing.status, failing.usage.cost], ['failed', 2 * ONE])
-    // The first target reports tokens although its call fails.
     const failure = {
       error: { message: 'No.', code: 500 },
       usage: { prompt_tokens: 7, completion_tokens: 0 },

@@ -13,8 +13,8 @@ import { pendingResponsesAre } from './stage.ts'
 
 const MAX_JOBS = { user_free: 2, user_go: 10, user_pro: 20, user_max: 30 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.3 the time in which the tokens of a job are counted is part of its timeout', async (t) => {
     const { caller, models, clock } = await begin(t, () => reply.stall(), 'user_free')
@@ -83,13 +83,13 @@ onEachStore(async () => {
 
   test('4.3 503 for what too many queued writes leave no room for, and each 200 is stored', async (t) => {
     const { parley, caller } = await startScene(t, { settings: { limits: { queued_writes: 1 } } })
-    // A key's first use is stored by a separate write, which must be over, because only one write may wait in this test.
+    // A separate write stores a key's first use. It must be over, because only one write may wait in this test.
     await caller.me()
     while ((await parley.store.listKeys())[0]?.usedAtMs === null);
     completed(await caller.create())
     const database = await openDatabase(t, parley)
-    // The test holds the write lock like another process, so some writes are in progress, one may wait, and the others are
-    // rejected.
+    // The test holds the write lock as another process might. Some writes are then in progress, one may wait, and Parley
+    // rejects the others.
     const letGo = await database.holdWrites()
     const answers = Array.from({ length: 60 }, (_, index) => caller.ask(`${index}`))
     const first = await Promise.race(answers)

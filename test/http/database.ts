@@ -9,24 +9,22 @@ import { openSqlite } from './sqlite-database.ts'
 
 export interface Database {
   jobCount(): Promise<number>
-  /** Returns the IDs of the stored jobs, oldest first. */
   jobIds(): Promise<string[]>
-  /** Returns the stored callback of each job, oldest job first; null for a job without a callback. */
+  /** A job without a callback gets null. */
   callbacks(): Promise<unknown[]>
-  /** Returns the callbacks that are still to be delivered, and those that have ended. */
+  /** Includes callbacks that have been delivered or have failed permanently. */
   owed(): Promise<Owed[]>
-  /** Returns the usage and the receipt stored with each answer, as JSON texts. */
   outcomes(): Promise<StoredOutcome[]>
-  /** Deletes all jobs, including running ones, as if the database had been restored from a backup. */
+  /** Deletes all jobs, including running ones, as if somebody had restored an older backup. */
   deleteJobs(): Promise<void>
-  /** Sets the cache time of every stored job, to values that only older versions may have stored. */
+  /** Older versions may have stored cache times that this version rejects. */
   setCacheTtl(seconds: number): Promise<void>
   /**
-   * Lets the database reject outcomes whose content contains the text (all outcomes if the text is empty). The returned
-   * function ends this.
+   * The database rejects outcomes whose content contains the text, or all outcomes if the text is empty, until the returned
+   * function is called.
    */
   rejectOutcomes(holding: string): Promise<() => Promise<void>>
-  /** Blocks writes of jobs, which wait in the meantime. The returned function ends this. */
+  /** Writes of jobs wait until the returned function is called. */
   holdWrites(): Promise<() => Promise<void>>
 }
 
@@ -35,7 +33,6 @@ export interface Owed {
   readonly account: string
 }
 
-/** The usage of an ended job, and the receipt of what was sent and received, as JSON texts. */
 export interface StoredOutcome {
   readonly usage: string
   readonly receipt: string
@@ -43,12 +40,11 @@ export interface StoredOutcome {
 
 export async function openDatabase(t: Lifetime, { database }: Pick<Parley, 'database'>): Promise<Database> {
   if (!isPostgres(database)) return openSqlite(t, database)
-  // Loaded only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
+  // This import runs only if needed, so that tests on SQLite run without the Postgres driver, as Parley does.
   const { openPostgres } = await import('./postgres-database.ts')
   return openPostgres(t, database)
 }
 
-/** Resolves with the IDs of the stored jobs, once there are this many. */
 export async function jobsStored(
   t: { signal: AbortSignal },
   database: Database,

@@ -15,7 +15,6 @@ const STALL = () => reply.stall()
 
 const start = (t: TestContext, script: Script = STALL) => startScene(t, { ...ONE_CALL, script })
 
-/** Starts another server on the database of the earlier one. */
 async function restart(t: TestContext, before: Stage & Scene, pauseMs: number): Promise<Stage & Scene> {
   await stopAtOnce(before)
   before.clock.skip(pauseMs)
@@ -34,7 +33,6 @@ function tooLate(answer: Answer): void {
 
 const isOpen = (answer: Answer) => ['pending', 'assigned'].includes(granted(answer, 200).status)
 
-/** Asserts that the job is still open a second before its deadline, and ends at the deadline. */
 async function endsAtDeadline({ parley, clock, caller }: Scene, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { deadline } = granted(await admin.get(`/jobs/${id}`), 200)
@@ -45,8 +43,8 @@ async function endsAtDeadline({ parley, clock, caller }: Scene, id: string): Pro
   assert.equal(granted(await admin.get(`/jobs/${id}`), 200).settled_at, deadline)
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('a running call is aborted at the deadline, also that of a repair, and the caller gets the error', async (t) => {
     const schema = { type: 'object', required: ['a'] }
@@ -77,7 +75,7 @@ onEachStore(async () => {
     assert.ok(isOpen(await caller.read(other)))
     assert.equal(completions(models), 1)
     assert.equal(await metric(parley, 'parley_jobs_total{model="gpt-5-mini",outcome="deadline_exceeded"}'), 3)
-    // Only one of the three jobs had been claimed and counts as a run. The others are no runs of 0 s.
+    // Only one of the three jobs had been claimed. The others must not count as runs of 0 s.
     assert.equal(await metric(parley, 'parley_job_run_seconds_count{model="gpt-5-mini"}'), 1)
   })
 

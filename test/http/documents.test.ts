@@ -1,22 +1,29 @@
 /** Tests the OpenAPI documents and the page that shows them. */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { Check } from 'typebox/schema'
-import { reply } from '../model-server.ts'
+import { type ModelServerForTests, reply } from '../model-server.ts'
 import { onAnyStore } from '../on-each-store.ts'
-import { type Answer, job } from '../parley.ts'
+import { type Answer, job, type Parley } from '../parley.ts'
 import { startReceiver } from '../receiver.ts'
-import { BATCHES, LOCAL_CALLBACKS, MESSAGES, says, startScene } from './caller.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { BATCHES, type Caller, LOCAL_CALLBACKS, MESSAGES, says, startScene } from './caller.ts'
 import { failed } from './expect.ts'
 import { CALLERS, closed, documentAt, OPERATORS } from './openapi/document.ts'
 
-/** The error statuses that every route documents. */
 const ANY_REQUEST = [400, 405, 408, 431, 503]
 
-onAnyStore(async () => {
-  const { parley, models, caller } = await startScene({ after }, { settings: LOCAL_CALLBACKS })
-  const callers = await documentAt(parley, CALLERS)
-  const operators = await documentAt(parley, OPERATORS)
+onAnyStore(() => {
+  let parley: Parley
+  let models: ModelServerForTests
+  let caller: Caller
+  let callers: Answer['body']
+  let operators: Answer['body']
+  beforeTests(async (t) => {
+    ;({ parley, models, caller } = await startScene(t, { settings: LOCAL_CALLBACKS }))
+    callers = await documentAt(parley, CALLERS)
+    operators = await documentAt(parley, OPERATORS)
+  })
 
   interface Operation {
     readonly operationId: string
@@ -45,7 +52,6 @@ onAnyStore(async () => {
     assert.deepEqual(noKey, {})
   })
 
-  /** Returns each operation's ID, its authentication, and its statuses except those that every route has. */
   function contentsOf(document: Answer['body']) {
     const names: string[] = []
     const found = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>

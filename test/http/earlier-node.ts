@@ -3,8 +3,8 @@ import type { Lifetime, Parley } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 
 /**
- * @param features the names of the features that the node knows; nodes up to version 0.3 write none
- * @returns a function that lets the node's lease end
+ * @param features the names of the features that the node knows. Nodes up to version 0.3 write none
+ * @returns a function that ends the node's lease
  */
 export async function addEarlierNode(t: Lifetime, { database }: Parley, features: string | null = null) {
   const client = await connectPostgres(t, database)

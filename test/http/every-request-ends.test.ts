@@ -1,6 +1,6 @@
 /**
- * Tests that every accepted request ends, and that usage counts each call to the model server once. Requests are generated from
- * the OpenAPI document, with numbers in every spelling that JSON allows. The model server counts calls and tokens for the
+ * Tests that every accepted request ends, and that usage counts each call to the model server once. The test generates requests
+ * from the OpenAPI document, with numbers in every spelling that JSON allows. The model server counts calls and tokens for the
  * comparison.
  */
 import assert from 'node:assert/strict'
@@ -23,7 +23,7 @@ import { UNLIMITED_READS } from './stage.ts'
 
 const REQUESTS = LONG ? 20_000 : 200
 const AT_ONCE = 20
-/** The most calls of a job: the first, and one to repair a JSON answer. */
+/** A job makes one call, and one more to repair a JSON answer. */
 const MOST_CALLS = 2
 const LEAST_DEADLINE_S = 3600
 
@@ -34,9 +34,8 @@ interface Element {
 
 interface CreateRequest {
   readonly path: string
-  /** The number of jobs that the request creates. */
   readonly jobs: number
-  /** The payloads of the callbacks, as spelled in the request: one for each job with a callback. */
+  /** Each job with a callback has one payload, as spelled in the request. */
   readonly payloads: readonly string[]
   readonly text: string
 }
@@ -99,7 +98,7 @@ async function start(t: TestContext) {
   return { parley, key: await parley.key(), counted, receiver, seed }
 }
 
-/** Answers with text or JSON, and with token counts in any spelling. Some of the JSON answers violate their schema. */
+/** Answers are text or JSON, with token counts in any spelling. Some of the JSON violates its schema. */
 function countingScript(
   counted: { calls: number; inputTokens: number; outputTokens: number; mostForOneJob: number },
   seed: number,
@@ -116,7 +115,7 @@ function countingScript(
   const callsOfJob = new Map<string, number>()
   return ({ body }, index) => {
     const { content = '', input = 0, output = 0, spell = String } = answers[index % answers.length] ?? {}
-    // Every job has a different first user message, by which its repair call is recognized.
+    // Every job has a different first user message, by which the script recognizes its repair call.
     const job = String(body.messages.find(({ role }) => role === 'user')?.content)
     const calls = (callsOfJob.get(job) ?? 0) + 1
     callsOfJob.set(job, calls)
@@ -134,7 +133,6 @@ interface ElementSchemas {
   readonly batch: Answer['body']
 }
 
-/** Returns the schemas of a single create and of an element of a batch, from the OpenAPI document. */
 async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   const routes = await documentedRoutes(parley)
   const schemaOf = (path: string) =>
@@ -142,12 +140,10 @@ async function elementSchemas(parley: Parley): Promise<ElementSchemas> {
   return { single: schemaOf(MESSAGES), batch: schemaOf(BATCHES).items }
 }
 
-/** Generates schemas that Parley accepts: some well-formed ones are rejected, such as circular references. */
+/** Parley rejects some well-formed schemas, such as those with circular references. */
 const answerSchema = wellFormed.filter((schema) => readSchema(schema).ok)
 
-/**
- * Generates requests. Fills in what the document cannot express: model names, a user message, response schemas, and addresses.
- */
+/** The document cannot express all rules, so model names, a user message, response schemas and addresses are filled in. */
 function requests({ single, batch }: ElementSchemas, receiver: string): fc.Arbitrary<CreateRequest> {
   const elementOf = (schema: Answer['body']) =>
     fc
@@ -194,7 +190,6 @@ function payloadsIn(text: string, elements: readonly Element[]): string[] {
   return [...spelled, ...Array.from({ length: withCallback - spelled.length }, () => '{}')]
 }
 
-/** Returns the index at which the object at the start of the text ends. */
 function endOfObject(text: string): number {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}]/gs)) {
@@ -213,8 +208,8 @@ function accepted(answer: Answer, jobs: number, text: string): string[] {
 }
 
 /**
- * Asserts that every payload arrived at least once, with each number as spelled. Neither the order of the payloads nor that of
- * their keys is guaranteed.
+ * Asserts that every payload arrived at least once, with each number as spelled. Payloads may arrive in any order, and so may
+ * their keys.
  */
 function assertDelivered(received: readonly ReceivedRequest[], payloads: readonly string[]): void {
   const numbersOf = (payload: string) => numbersIn(payload).toSorted().join(' ')

@@ -1,4 +1,4 @@
-/** Assertions about responses, for all tests that send requests (SPEC §2.6 and §7). */
+/** Asserts what responses contain, for all tests that send requests (SPEC §2.6 and §7). */
 import assert from 'node:assert/strict'
 import type { Answer } from '../parley.ts'
 
@@ -10,13 +10,13 @@ export interface Refusal {
   readonly details: string | undefined
 }
 
-/** What an error must say; details that are `null` must be absent. */
+/** Details that are `null` must be absent. */
 interface ExpectedRefusal {
   readonly message?: string | RegExp
   readonly details?: string | RegExp | null
 }
 
-/** Asserts an error with this status, in the standard shape, that says what is expected; returns its message and details. */
+/** Returns the error's message and details. */
 export function refused(answer: Answer, status: number, expected: ExpectedRefusal = {}): Refusal {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -38,12 +38,11 @@ function matches(text: string, expected: string | RegExp | undefined): void {
   else if (expected !== undefined) assert.match(text, expected)
 }
 
-/** Asserts status 400 for invalid parameters, with exactly these details. */
 export function invalid(answer: Answer, details: string | RegExp): void {
   refused(answer, 400, { message: 'Invalid parameters.', details })
 }
 
-/** Asserts a success with this status, in the standard envelope; returns the `data`. */
+/** Returns the `data` of the standard envelope. */
 export function granted(answer: Answer, status: number): Answer['body'] {
   assert.equal(answer.status, status, answer.text)
   assert.equal(answer.headers.get('content-type'), JSON_TYPE)
@@ -56,7 +55,6 @@ export function granted(answer: Answer, status: number): Answer['body'] {
   return data
 }
 
-/** Asserts the response to a batch create; returns the job IDs. */
 export function enqueued(answer: Answer, count: number): string[] {
   const { job_ids: ids, ...rest } = granted(answer, 202)
   assert.deepEqual(rest, {})
@@ -65,7 +63,7 @@ export function enqueued(answer: Answer, count: number): string[] {
   return ids
 }
 
-/** Asserts the response to a single create whose wait ended before its job; returns the job ID. */
+/** The response must be that of a single create that stopped waiting before its job had ended. Returns the job ID. */
 export function timedOut(answer: Answer): string {
   const data = granted(answer, 202)
   assert.deepEqual(data, { status: 'timeout', job_id: data.job_id })
@@ -73,7 +71,6 @@ export function timedOut(answer: Answer): string {
   return data.job_id
 }
 
-/** Asserts that the response to a single create or a read shows a completed job; returns its `response_content`. */
 export function completed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'completed', answer.text)
@@ -85,7 +82,6 @@ export function completed(answer: Answer): Answer['body'] {
   return result.response_content
 }
 
-/** Asserts that the response to a single create or a read shows a failed job; returns its `error`. */
 export function failed(answer: Answer): Answer['body'] {
   const { status, job_id, created_at, result, error, ...rest } = granted(answer, 200)
   assert.equal(status, 'failed', answer.text)

@@ -1,6 +1,6 @@
 /**
- * Tests jobs of one account that fail although the model server works, or that crash it: other accounts are answered as usual, and
- * each job ends with its own cause.
+ * Tests jobs of one account that fail although the model server works, or that crash it. Other accounts must be answered as
+ * usual, and each job must end with its own cause.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -15,7 +15,7 @@ import { onCalls, startOutageScene } from './outage-scene.ts'
 const CALL_TIMEOUT_MS = 2000
 const PATIENCE_MS = 60_000
 const ATTACKS = 300
-/** After the end of its patience, a job fails within five seconds, but a last call may still run. */
+/** A job fails within five seconds after its patience has ended, but a last call may still run. */
 const SWEEP_MS = 10_000
 const CONCURRENCY = 256
 
@@ -30,7 +30,8 @@ onEachStore(() => {
     ['a reset', reply.reset(), /connection/],
     ['503 with Retry-After', reply.status(503, { headers: { 'retry-after': '3600' } }), /503/],
   ]
-  // The causes differ in the router. The last one also keeps jobs in the store until their patience ends.
+  // The causes differ in the router, so one store is enough for most. The last cause also keeps jobs in the store until their
+  // patience ends.
   for (const [name, answer, cause] of storeName() === 'SQLite' || LONG ? attacks : attacks.slice(-1)) {
     test(`${ATTACKS} jobs of one account get ${name}, and another account is answered as usual`, async (t) => {
       const upstreams = { openai: { api_key_env: null, call_timeout_seconds: CALL_TIMEOUT_MS / 1000 } }
@@ -38,7 +39,6 @@ onEachStore(() => {
       const scene = await startOutageScene(t, { settings: { upstreams, jobs } })
       const { parley, models, clock } = scene
       const bad = await callerOf(parley, 'user_max', 'bad')
-      /** Creates jobs one after the other; returns the milliseconds of the slowest. */
       const slowest = async (content: string, count: number) => {
         let slowestMs = 0
         for (let n = 0; n < count; n++) {
@@ -57,7 +57,7 @@ onEachStore(() => {
       )
       const startMs = clock.nowMs()
       const slowestMs = await slowest('good', 30)
-      // Times are multiples of the clock's step.
+      // Time passes in steps, so a measured time is a multiple of the step.
       const mostMs = 1.5 * Math.max(quietMs, STEP_MS) + CALL_TIMEOUT_MS
       t.diagnostic(`the slowest answer came after ${slowestMs} ms, without these jobs after ${quietMs} ms`)
       assert.ok(slowestMs <= mostMs, `${slowestMs} ms instead of ${mostMs}`)
@@ -84,7 +84,6 @@ onEachStore(() => {
     const scene = await startOutageScene(t, { settings, account: 'good' })
     const { parley, models, clock } = scene
     const bad = await callerOf(parley, 'user_max', 'bad')
-    /** The contents of the jobs whose calls crashed a model server. */
     const crashed: string[] = []
     for (const server of [models, fallback]) {
       server.script = ({ body }) => {

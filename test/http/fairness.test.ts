@@ -6,12 +6,10 @@ import { onEachStore } from '../on-each-store.ts'
 import { callerOf, says, startScene } from './caller.ts'
 import { completed } from './expect.ts'
 
-/** Makes jobs whose messages are this word and a number. */
 const many = (word: string, count: number, from = 0) =>
   Array.from({ length: count }, (_, index) => says(`${word} ${from + index}`))
 const said = ({ body }: Received) => String(body.messages.at(-1)?.content)
 
-/** Starts a scene whose model server holds requests, with functions that answer the oldest of them, and all. */
 async function start(t: TestContext, concurrency: number, account: string) {
   const held: (() => void)[] = []
   const script: Script = () => (request, response, server) => {
@@ -34,7 +32,7 @@ onEachStore(() => {
     const ids: string[] = []
     for (let batch = 0; batch < 10; batch++) ids.push(...(await crowd.enqueue(many('crowd', 30, batch * 30))))
     await models.received(3)
-    // The queue has already moved when the other account's job arrives.
+    // The queue must have moved before the other account's job arrives.
     for (let done = 1; done <= 8; done++) {
       answerNext()
       await models.received(3 + done)

@@ -1,6 +1,6 @@
 /**
- * Tests waits that end without a result, with 408, 503 or 404: the caller always gets an ID (SPEC §4.3). Also tests a shutdown
- * behind a load balancer: `/readyz` reports it first, and the listener closes last.
+ * Tests single creates that end without a result, with 408, 503 or 404: the caller always gets an ID (SPEC §4.3). Also tests a
+ * shutdown behind a load balancer: `/readyz` reports it first, and the listener closes last.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -21,10 +21,9 @@ const ORDER = { 'idempotency-key': 'order-1' }
 const STALL = { script: () => reply.stall() }
 
 const LISTEN_MS = 5000
-/** Open connections are served for this many milliseconds after the listener has closed. */
+/** Parley serves open connections for this many milliseconds after the listener has closed. */
 const LAST_REQUESTS_MS = 500
 
-/** Returns whether the server accepts a new connection. */
 async function isAccepted(url: string): Promise<boolean> {
   const { port, hostname } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -46,7 +45,7 @@ onEachStore(() => {
     models.release()
     completed(await first)
     completed(await caller.ended(id))
-    // The earlier wait has ended, so one waiting slot is free.
+    // The earlier response is no longer pending, so one waiting slot is free.
     models.script = () => undefined
     completed(await caller.create())
   })
@@ -134,7 +133,7 @@ onEachStore(() => {
     const database = await openDatabase(t, parley)
     await jobsStored(t, database, 1)
     await database.deleteJobs()
-    // The call of the new job stalls as well. Otherwise the new job could complete before the second caller finds it.
+    // The call of the new job must stall as well. Otherwise the new job could complete before the second caller finds it.
     models.release()
     const answers = await Promise.all([first, second])
     models.script = () => undefined
@@ -178,12 +177,12 @@ onEachStore(() => {
     granted(await parley.get('/healthz'), 200)
     const single = await caller.create()
     completed(single)
-    // A proxy that is told to close would open a new connection for each request.
+    // If the server told a proxy to close, the proxy would open a new connection for each request.
     assert.equal(single.headers.get('connection'), 'keep-alive')
     const [id] = await caller.enqueue([says('in a batch')])
     completed(await caller.read(id, '?wait=10'))
 
-    // The listener has closed now. Requests on open connections are still answered, each as the connection's last one.
+    // The listener has closed now. Each open connection may send one more request.
     models.script = () => reply.stall()
     const waiting = caller.ask('stalls')
     await models.received(3)
@@ -209,7 +208,7 @@ onEachStore(() => {
   })
 
   test('a client that sends a large body to a stopping server gets its error, and is not reset', async (t) => {
-    // As above, for a test that fails early.
+    // If the test fails early, this hook advances the clock, so that the server can stop.
     let stage: Stage | undefined
     t.after(() => stage?.clock.advance(LISTEN_MS + LAST_REQUESTS_MS))
     const settings = {
@@ -237,7 +236,7 @@ onEachStore(() => {
     const stopped = parley.stop()
     clock.advance(LISTEN_MS)
     while (await isAccepted(parley.url)) {}
-    // So much is read while the clock stands still.
+    // The server still reads this much of a rejected body while the clock stands still.
     const bytes = 1_900_000
     for (const [at, socket] of sockets.entries()) {
       const [head, status] = heads[at] ?? []

@@ -1,13 +1,17 @@
 /** Tests every rule for the fields of a job (SPEC §2.1 to §2.4). */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { onAnyStore } from '../on-each-store.ts'
 import { job } from '../parley.ts'
-import { BATCHES, MESSAGES, startScene } from './caller.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { BATCHES, type Caller, MESSAGES, startScene } from './caller.ts'
 import { completed, enqueued, invalid } from './expect.ts'
 
-onAnyStore(async () => {
-  const { caller } = await startScene({ after })
+onAnyStore(() => {
+  let caller: Caller
+  beforeTests(async (t) => {
+    caller = (await startScene(t)).caller
+  })
 
   const single = (over: object) => caller.create({ ...over })
   const batch = (over: object) => caller.batch([job(), job({ ...over })])
@@ -25,8 +29,8 @@ onAnyStore(async () => {
   const ttl = (message_cache_ttl: unknown) => ({ message_cache_ttl })
 
   /**
-   * Jobs that both creates reject with the same message: the changes to a valid job, and what the message says after `jobs[1].`.
-   * A message that ends with an ellipsis continues.
+   * Both creates must reject these changes to a valid job with the same message. The text follows `jobs[1].` in the message. If
+   * it ends with an ellipsis, the message may continue.
    */
   const REFUSED: readonly [name: string, over: object, details: string][] = [
     ['2.1 model is required', without('model'), 'model: is required'],
@@ -179,7 +183,6 @@ onAnyStore(async () => {
     }
   })
 
-  /** Jobs that both creates accept: the changes to a valid job. */
   const ACCEPTED: readonly [name: string, over: object][] = [
     ...MODELS.split(', ').map((model): [string, object] => [`2.1 ${model}`, { model }]),
     ['2.1 message_cache_ttl of 180', ttl(180)],

@@ -17,7 +17,7 @@ const payload = (id: string) =>
   `"callback":{"callback_url":"https://example.com","callback_payload":{"id":${id}}}`
 const schema = (id: string) => `"response_format":{"format":"json","schema":{"enum":[${id}]}}`
 
-/** Parts of a request that a key compares, as JSON texts. */
+/** A request that repeats a key must have the same values in these parts, which are JSON texts. */
 const PARTS: readonly [name: string, one: string, other: string][] = [
   ['another message_cache_ttl', '"message_cache_ttl":301', '"message_cache_ttl":302'],
   ['another deadline', '"complete_within":5', '"complete_within":6'],
@@ -27,9 +27,9 @@ const PARTS: readonly [name: string, one: string, other: string][] = [
 ]
 
 /**
- * Resolves when a repeated request reads the earlier job, which it does right after it has started to wait for that job. The
- * number of pending responses can't tell this: a repeated request first waits for a job of its own, until Parley knows that the
- * request is a repetition.
+ * Resolves when a repeated request reads the earlier job, right after it has started to wait for that job. The number of
+ * pending responses can't tell this: a repeated request first waits for a job of its own, until Parley knows that the request
+ * is a repetition.
  */
 function jobIsRead(t: TestContext, { store }: Parley): Promise<void> {
   const { read } = store
@@ -41,8 +41,8 @@ function jobIsRead(t: TestContext, { store }: Parley): Promise<void> {
   })
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.1 the same key and body give the same identifiers', async (t) => {
     const { parley, caller } = await begin(t)
@@ -90,7 +90,7 @@ onEachStore(async () => {
       assert.deepEqual([status, text, headers.get('x-cache')], [200, first.text, null])
     }
     assert.equal(models.requests.length, 1)
-    // No wait is left over that would occupy a waiting slot.
+    // The repeated requests must no longer occupy waiting slots.
     completed(await caller.create({ model: 'gpt-5' }))
   })
 

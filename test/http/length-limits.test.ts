@@ -80,7 +80,7 @@ onAnyStore(() => {
     assert.ok(Number(line?.prompt_tokens) < 256 && Number(line?.counted_tokens) > 512, JSON.stringify(line))
     const name = 'parley_context_shifts_total'
     assert.equal(await metric(name), `${name}${LABELS} 1`)
-    // A text with many bytes but few tokens must not be taken for a dropped part.
+    // Parley must not suspect a dropped part because a text has many bytes but few tokens.
     clock.advance(COUNT_EVERY_MS)
     const tasks = async () => (await metric('parley_cpu_task_seconds_count')) ?? ''
     const before = await tasks()

@@ -1,4 +1,4 @@
-/** Tests bodies over 64 KiB: whether the event loop or a thread reads them, their texts are stored and sent unchanged. */
+/** Tests bodies over 64 KiB. Their texts must be stored and sent unchanged, whether the event loop or a thread reads them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { CpuPool } from '../../src/cpu-pool/cpu-pool.ts'
@@ -11,7 +11,6 @@ import { completed, failed, granted, refused } from './expect.ts'
 
 const BYTES = 90_000
 
-/** Repeats `unit` until its JSON has about `BYTES` bytes. */
 const filled = (unit: string) =>
   unit.repeat(Math.floor(BYTES / (Buffer.byteLength(JSON.stringify(unit)) - 2)))
 
@@ -26,14 +25,13 @@ const KINDS: readonly [name: string, unit: string, reader: 'event loop' | 'threa
   ['quoted JSON', QUOTED_JSON, 'thread'],
 ]
 
-/** Returns a function that returns how many bodies threads have read since this call. */
 function countReads(t: TestContext): () => number {
   const { mock } = t.mock.method(CpuPool.prototype, 'run')
   return () => mock.calls.filter(({ arguments: given }) => given[0] === 'read body').length
 }
 
-onAnyStore(async () => {
-  const begin = await shareStage()
+onAnyStore(() => {
+  const begin = shareStage()
 
   test('a long text is stored and sent byte for byte, and few values are read by the event loop', async (t) => {
     const { parley, caller, models } = await begin(t)

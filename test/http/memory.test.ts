@@ -14,12 +14,9 @@ import { completed, refused, timedOut } from './expect.ts'
 import { openLine, talk } from './raw-http.ts'
 
 const MIB = 1024 * 1024
-/**
- * The minimum of `limits.memory_bytes`. The share of uploads is 2 MiB then, and those of requests and of answers are 4 MiB
- * each.
- */
+/** The minimum of `limits.memory_bytes` gives uploads a share of 2 MiB, and requests and answers 4 MiB each. */
 const memory_bytes = 16 * MIB
-/** More bytes than the operating system buffers for a connection. */
+/** The operating system buffers fewer bytes than this for a connection. */
 const LARGE = `${'x'.repeat(14_000_000)}€`
 
 function start(t: TestContext, script: Script = () => undefined) {
@@ -35,14 +32,12 @@ function head(path: string, key: string, fields: readonly string[], method = 'PO
 const ofLength = (bytes: number) => ['content-type: application/json', `content-length: ${bytes}`]
 const CHUNKED = ['content-type: application/json', 'transfer-encoding: chunked', 'connection: close']
 
-/** Resolves when the number of bytes held of the share matches the pattern. */
 async function holds(parley: Parley, share: string, bytes: RegExp): Promise<void> {
   const line = new RegExp(`^parley_memory_bytes\\{share="${share}",state="held"\\} (\\d+)$`, 'm')
   const held = async () => line.exec((await parley.get('/metrics')).text)?.[1] ?? ''
   await eventually(held, (now) => bytes.test(now), { withinMs: 20_000 })
 }
 
-/** Resolves when no share holds any bytes, as after the end of all requests. */
 async function nothingHeld(parley: Parley): Promise<void> {
   const held = async () => {
     const { text } = await parley.get('/metrics')
@@ -145,7 +140,7 @@ onEachStore(() => {
     const { parley, caller } = await start(t)
     const sizes: number[] = []
     const { run } = CpuPool.prototype
-    // The size is read before the call, which transfers the buffer to the thread.
+    // The call transfers the buffer to the thread, so the size must be read before the call.
     t.mock.method(CpuPool.prototype, 'run', function (this: CpuPool, ...given: Parameters<CpuPool['run']>) {
       const [, input] = given
       if ('bytes' in input) sizes.push(input.bytes.buffer.byteLength)

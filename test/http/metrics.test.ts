@@ -1,6 +1,6 @@
 /**
- * Tests what `/metrics` reports about jobs and the node, also while the database does not answer, and what autoscalers of model
- * servers use: `GET /metrics/queue` and the metrics by route.
+ * Tests what `/metrics` reports about jobs and the node, also while the database does not answer. Tests what autoscalers of
+ * model servers use: `GET /metrics/queue` and the metrics by route.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -17,7 +17,6 @@ import { MESSAGES, says, startScene } from './caller.ts'
 import { completed, failed, granted, refused } from './expect.ts'
 import { type StageOptions, startStage } from './stage.ts'
 
-/** Metrics whose values come from the database. */
 const OF_THE_DATABASE = [
   'parley_queue_jobs',
   'parley_queue_oldest_age_seconds',
@@ -27,7 +26,6 @@ const OF_THE_DATABASE = [
   'parley_callbacks_late_seconds',
 ]
 
-/** Returns the samples of /metrics: the value by name with labels. */
 async function samples({ get }: Parley): Promise<Map<string, number>> {
   const answer = await get('/metrics')
   assert.equal(answer.status, 200)
@@ -62,7 +60,7 @@ async function stateOf(parley: Parley) {
   return granted(await parley.get('/metrics/queue'), 200)
 }
 
-/** Resolves with the state when this many jobs are queued or wait for a slot, and at least one waits. */
+/** Resolves when `count` jobs are queued or wait for a slot, and at least one waits for a slot. */
 async function whenKnown(t: { signal: AbortSignal }, parley: Parley, count: number) {
   for (;;) {
     const state = await stateOf(parley)
@@ -185,7 +183,7 @@ onEachStore(() => {
   test('a node that only serves HTTP reports nothing about model servers, which it never calls', async (t) => {
     const { parley } = await startStage(t, { role: 'api' })
     const found = await samples(parley)
-    // This node must not report on model servers: an alert fires if a model server is unavailable on all nodes that report on
+    // This node must not report on model servers. An alert fires if a model server is unavailable on all nodes that report on
     // it.
     const about = [...found.keys()].filter((name) => name.startsWith('parley_upstream_'))
     assert.deepEqual(about, [])
@@ -259,7 +257,8 @@ onEachStore(() => {
     clock.advance(10_000)
     await caller.enqueue(numbered(30))
     clock.advance(5_000)
-    // Parley claims one job more than it has slots, which is on its way to the model server for a moment and not counted.
+    // Parley claims one job more than it has slots. That job is on its way to the model server for a moment, and is not counted
+    // then.
     const state = await whenKnown(t, parley, 30)
     const { queued, waiting, oldest_age_seconds: age } = state.upstreams.openai
     assert.deepEqual([queued + waiting, waiting, age], [30, 1, 5])

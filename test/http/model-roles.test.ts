@@ -1,4 +1,7 @@
-/** Tests what reaches the models of other vendors: every message, in every order of roles, with only the address configured. */
+/**
+ * Tests which conversations reach the models of other vendors: every message must, in every order of roles, with only the
+ * address configured.
+ */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { reply } from '../model-server.ts'
@@ -19,7 +22,6 @@ const ORDERS = {
   'system last': ['user', 'system'],
 }
 
-/** Returns what the overview shows as rejected by the model server. */
 async function rejectedRoles(parley: Parley): Promise<string[]> {
   const [{ rejected_roles }] = granted(await (await adminOf(parley)).get('/overview'), 200).upstreams
   return rejected_roles.map(({ rejects }: { rejects: string }) => rejects)

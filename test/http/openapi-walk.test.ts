@@ -1,5 +1,5 @@
 /**
- * Walks through the OpenAPI documents: every route gets valid and invalid requests made from its schemas and examples, and
+ * Walks through the OpenAPI documents. Every route gets valid and invalid requests made from its schemas and examples, and
  * every response must be documented. At the end, every documented status must have been seen.
  */
 import assert from 'node:assert/strict'
@@ -22,12 +22,12 @@ import { walkerOf } from './openapi/walker.ts'
 import { talk } from './raw-http.ts'
 
 const WRONG_TOKENS = 10
-/** The default of `limits.unknown_keys_per_minute`. */
+/** The setting `limits.unknown_keys_per_minute` has this default. */
 const UNKNOWN_KEYS = 60
-/** Longer than any route accepts in this test, and short enough to be sent before the rejection arrives. */
+/** No route accepts so many bytes in this test. They are few enough to be sent before the rejection arrives. */
 const LONG_BODY = 'x'.repeat(1_100_000)
 
-/** The documented responses that the walk does not cause, each with the reason. */
+/** The walk does not cause these documented responses, for the given reasons. */
 const NOT_PROVOKED: Readonly<Record<string, string>> = {
   'GET /admin/api/settings 500': 'what it answers is made at the start: nothing in it can fail',
   'GET /admin/api/settings 503': 'the same; it does not ask the database',
@@ -37,16 +37,16 @@ const NOT_PROVOKED: Readonly<Record<string, string>> = {
     'only while the server has all its connections: src/http/load-shedding/connection-limits.test.ts',
   'GET /metrics 503': 'the same',
 }
-/** The server sends this status before it knows the route; broken-requests.test.ts tests it for all routes. */
+/** The server sends this status before it knows the route. broken-requests.test.ts tests it for all routes. */
 const REQUEST_TIMEOUT = ' 408'
 
-/** This route ignores any query parameter: it was released without parameters, and some callers add one to bypass caches. */
+/** This route was released without query parameters, and some callers add one to bypass caches, so it must ignore any. */
 const TAKES_ANY_QUERY = 'GET /api/v1/messages/{jobId}'
 
 onEachStore(async () => {
   const { parley, models, clock, receiver, served, key, parameters } = await startWalked({ after })
   const routes = await documentedRoutes(parley)
-  // What a schema allows is decided before the store is asked, so the second store gets fewer generated requests.
+  // Parley checks schemas before it asks the store, so the second store gets fewer generated requests.
   const [variationsOfEach, mistakesOfEach] = LONG || storeName() === 'SQLite' ? [3, undefined] : [1, 1]
 
   const { seen, expectOf, took } = walkerOf(parley, key, parameters)
@@ -57,7 +57,6 @@ onEachStore(async () => {
     assert.ok(found, path)
     return found
   }
-  /** Returns the route's examples, with callbacks to the test's receiver. */
   const examplesFor = ({ body }: Route): unknown[] =>
     (body?.examples ?? []).map((example) =>
       JSON.parse(JSON.stringify(example).replaceAll(/https:\/\/app\.example\.com\/[\w/]*/g, receiver.url)),
@@ -74,7 +73,6 @@ onEachStore(async () => {
     'x-parley-operator': 'x'.repeat(65),
   }
   const SUCCESSES = [200, 201, 202]
-  /** Advances the clock until the promise has settled. */
   async function asTimePasses(settles: Promise<unknown>): Promise<void> {
     let isSettled = false
     const settled = settles.finally(() => {
@@ -219,7 +217,8 @@ onEachStore(async () => {
   test('409 where the state does not allow it', async () => {
     const body = { account: 'user_max', tier: 'user_free' }
     await expectOf(ofPath('/admin/api/keys'), [409], { about: 'another tier', body })
-    // Callbacks of earlier requests may still arrive and use up answers of the script, so there are enough for those, too.
+    // Callbacks of earlier requests may still arrive and use up answers of the script, so it has more answers than this test
+    // needs.
     receiver.script(...Array(20).fill({ kind: 'stall' }))
     const callback = { callback_url: receiver.url }
     const [jobId] = granted(await parley.post(BATCHES, [job({ callback })], key), 202).job_ids
@@ -241,7 +240,7 @@ onEachStore(async () => {
     for (let status = 0; status !== 409; ) {
       const answer = await expectOf(replay, [200, 404, 409], { about: 'a replay', parameters: { jobId } })
       status = answer.status
-      // A target that has failed is called last for a while, so time must pass.
+      // Parley calls a target that has failed last for a while, so time must pass.
       clock.advance(1000)
     }
     receiver.release()
@@ -249,8 +248,7 @@ onEachStore(async () => {
 
   test('413 and 415 for bodies that are too long, or no JSON by their type', async () => {
     for (const route of writes) {
-      // The connection serves its next request after the server has read the rest of the long body, which takes time on the
-      // clock.
+      // Before the connection's next request, the server reads the rest of the long body, which takes time on the clock.
       await asTimePasses(expectOf(route, [413], { about: 'long', body: LONG_BODY }))
       const headers = { 'content-type': 'text/plain' }
       await asTimePasses(expectOf(route, [415], { about: 'of another type', body: '{}', headers }))
@@ -331,7 +329,6 @@ onEachStore(async () => {
           if (!route.responses[status] || NOT_PROVOKED[`${route.name} ${status}`]) continue
           const [body] = examplesFor(route)
           const byKey = route.path === '/api/v1/me' && { 'x-api-key': unseen[status] }
-          // For /readyz, 503 is a documented result as well.
           await expectOf(route, [status, ...(route.path === '/readyz' ? [503] : [])], {
             about: 'a broken store',
             body,

@@ -17,8 +17,8 @@ const PREFLIGHT = {
 }
 const GIB = 2 ** 30
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('/api/v1/me: the tier, its models and limits, what is left of the reads, and the retention', async (t) => {
     const { parley, caller, clock } = await startScene(t, {

@@ -1,6 +1,6 @@
 /**
- * Tests `options` and `metadata` of a job: how options reach the model server, where callers and operators see metadata, how both
- * affect the cache, and which values are rejected.
+ * Tests `options` and `metadata` of a job: how options reach the model server, where callers and operators see metadata, how
+ * both affect the cache, and which values are rejected.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -31,12 +31,12 @@ const sentFields = ({ body }: Received) => {
 }
 
 const PAIRS = { customer: 'a "}" b', Ünïcode: '\u0000🙂', empty: '' }
-/** Fields that a node of an earlier version would ignore. */
+/** A node of an earlier version would ignore these fields. */
 const NEWER = { options: { seed: 1 }, complete_within: 60, priority: 'low', metadata: { n: '1' } }
 const INCLUDING = `${MESSAGES}?include=metadata`
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('all options are sent, also with a repair and for queued jobs, and without options nothing is', async (t) => {
     const { caller, models } = await begin(t, (_request, index) => reply.text(index === 0 ? '{}' : '{"a":1}'))

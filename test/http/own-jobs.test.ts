@@ -1,6 +1,6 @@
 /**
- * Tests what callers do with their own jobs, `POST …/{jobId}/cancel` and `DELETE …/{jobId}`, and that the call of a cancelled job
- * ends within half a second, whoever cancelled it.
+ * Tests how callers cancel and delete their own jobs, and that the call of a cancelled job ends within half a second, whoever
+ * cancelled it.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -46,8 +46,8 @@ async function receiverScene(t: TestContext) {
 const LOOK_MS = 500
 const ONE_AT_A_TIME = { jobs: { concurrency: 1 } }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   // Many HTTP libraries send a content type with every request.
   test('cancel and delete: a content type without a body is accepted', async (t) => {
@@ -114,7 +114,7 @@ onEachStore(async () => {
     failed(await caller.cancel(await runningJob(scene, { messages })))
     const { usage } = await caller.me()
     assert.deepEqual([usage.jobs, usage.failed_jobs, usage.calls, usage.output_tokens], [1, 1, 1, 0])
-    // Usage counts tokens. Creates are checked against bytes, of which a text never has fewer than tokens.
+    // Usage counts tokens. Creates are checked against bytes, because a text never has more tokens than bytes.
     assert.ok(usage.input_tokens >= 120 && usage.input_tokens < 140, `${usage.input_tokens}`)
     clock.advance(60_000)
     refused(await caller.create(), 403, { message: /^Monthly cap reached/ })

@@ -1,6 +1,6 @@
 /**
- * Tests outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and occupy no slot. Servers
- * that scale to zero are woken at `upstreams.NAME.wake_url` while jobs wait for them.
+ * Tests outages of model servers: accepted jobs wait in the queue for up to `jobs.patience_seconds`, and occupy no slot.
+ * Servers that scale to zero are woken at `upstreams.NAME.wake_url` while jobs wait for them.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -17,10 +17,8 @@ import { onCalls, startOutageScene } from './outage-scene.ts'
 import { stopAtOnce } from './stage.ts'
 
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true }
-/** After an outage, work must resume within this time. */
 const RESUMED_MS = 10_000
 
-/** Starts a scene whose model server crashes while it answers the fourth job, and creates jobs. */
 async function startOutage(t: TestContext, count: number) {
   const scene = await startOutageScene(t, ONE_CALL)
   const { parley, models } = scene
@@ -36,7 +34,6 @@ async function startOutage(t: TestContext, count: number) {
   return { ...scene, ids }
 }
 
-/** Lets time pass until the model server is called again; asserts that this is soon. */
 async function resumes(t: TestContext, scene: Awaited<ReturnType<typeof startOutageScene>>): Promise<void> {
   const before = scene.calls()
   const ms = await scene.until(() => scene.calls() > before)
@@ -49,7 +46,6 @@ function unreachableSeconds(parley: Parley): Promise<number> {
   return metric(parley, `parley_upstream_unavailable_seconds{${labels}}`)
 }
 
-/** Asserts what operators see of a job that waits for a model server. */
 async function assertShown(parley: Parley, id: string): Promise<void> {
   const admin = await adminOf(parley)
   const { waiting_for_upstream: waiting } = await admin.read(`/jobs/${id}`)
@@ -62,7 +58,6 @@ async function assertShown(parley: Parley, id: string): Promise<void> {
   assert.ok(parley.log.some(({ message }) => message === 'a model server is unavailable'))
 }
 
-/** Starts a scene whose model server is down, and a server that wakes it. */
 async function startAsleep(t: TestContext, answer: Reply) {
   const waker = await startModelServer({ script: () => answer }, t)
   const wake_url = `${waker.baseUrl}/wake?token=a-secret`
@@ -73,7 +68,7 @@ async function startAsleep(t: TestContext, answer: Reply) {
 }
 
 onEachStore(() => {
-  // How long an outage lasts matters to the router, not to the store.
+  // The length of an outage matters to the router, not to the store, so one store is enough for most lengths.
   for (const outageMs of storeName() === 'SQLite' || LONG ? [12_000, 60_000, 50 * 60_000] : [60_000]) {
     test(`60 jobs complete although the only slot's server is dead for ${outageMs / 1000} s`, async (t) => {
       const scene = await startOutage(t, 60)
@@ -121,7 +116,7 @@ onEachStore(() => {
     const ids = await scene.createJobs(50)
     let more = 0
     await scene.until(async () => {
-      // Other jobs must keep running: without them, Parley could not tell whether the job or the model server is at fault.
+      // Other jobs must keep running. Without them, Parley could not tell whether the job or the model server is at fault.
       if (more++ % 4 === 0) ids.push(...(await scene.createJobs(1)))
       return error !== null
     })
@@ -234,7 +229,7 @@ onEachStore(() => {
   })
 })
 
-/** What the statuses mean is decided before a store is asked. */
+/** Parley interprets these statuses before it asks a store, so one store is enough. */
 onAnyStore(() => {
   for (const status of [500, 503, 429, 401]) {
     test(`jobs complete although the server answers ${status} for a minute`, async (t) => {

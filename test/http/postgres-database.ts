@@ -1,4 +1,4 @@
-/** A second connection to the Postgres database of a Parley, for `database.ts`. */
+/** Implements `database.ts` for the Postgres database of a Parley. */
 import type { Lifetime } from '../parley.ts'
 import { connectPostgres } from '../postgres/connection.ts'
 import type { Database } from './database.ts'

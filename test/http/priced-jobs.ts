@@ -1,12 +1,9 @@
-/** Settings with prices, jobs that reserve a known cost, and answers that report a known number of tokens. */
+/** Makes settings with prices, jobs that reserve a known cost, and answers that report a known number of tokens. */
 import { type Reply, reply } from '../model-server.ts'
 import { job } from '../parley.ts'
 import { UNLIMITED_READS } from './stage.ts'
 
-/**
- * Returns settings with a cap in money for accounts of the tier. Input is free, so that the reserved costs of jobs are round
- * numbers.
- */
+/** Accounts of the tier get a cap in money. Input is free, so that the reserved costs of jobs are round numbers. */
 export const pricedSettings = (tier: 'user_go' | 'user_max', cap: number, over: object = {}) => ({
   currency: 'EUR',
   models: {
@@ -18,14 +15,14 @@ export const pricedSettings = (tier: 'user_go' | 'user_max', cap: number, over: 
 
 let seed = 0
 
-/** The seed of the newest job: each job has another, so that none is answered from the cache. */
+/** Each job has another seed, so that none is answered from the cache. */
 export const newestSeed = () => seed
 
-/** Makes a job that reserves 10 * `tokens` millionths of the currency. */
+/** The job reserves 10 * `tokens` millionths of the currency. */
 export const priced = (tokens: number, over: object = {}) =>
   job({ model: 'priced', options: { max_tokens: tokens, seed: ++seed }, ...over })
 
-/** Answers with this number of output tokens, and 30 of input. `usage` replaces the token counts. */
+/** The answer reports this number of output tokens, and 30 of input. `usage` replaces the token counts. */
 export function answering(tokens: number, { content = 'Amur', finish = 'stop', usage = {} } = {}): Reply {
   const message = { role: 'assistant', content }
   return reply.status(200, {
@@ -36,7 +33,6 @@ export function answering(tokens: number, { content = 'Amur', finish = 'stop', u
   })
 }
 
-/** Returns a script that answers with 1 to 7 tokens, and a function that returns what all answers together cost. */
 export function billing() {
   let cost = 0
   const script = () => {

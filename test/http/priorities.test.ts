@@ -1,6 +1,6 @@
 /**
- * Tests `priority` of a job: higher priorities start first, within an account and between accounts, and low ones still get a
- * twentieth.
+ * Tests `priority` of a job. Higher priorities start first, within an account and between accounts, and low ones still get a
+ * twentieth of the starts.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -18,11 +18,10 @@ import { startStage, stopAtOnce } from './stage.ts'
 
 /** The model server holds each call, so that jobs created in the meantime are queued. */
 const ONE_CALL = { settings: ONE_SLOT, findsConcurrency: true, script: onCalls(() => reply.stall()) }
-/** The number of low jobs that already wait at the model server when another job is created. */
+/** When another job is created, this many low jobs already wait at the model server. */
 const ON_THEIR_WAY = 2
 const MANY = LONG ? 10_000 : 1_000
 
-/** Returns the priority of each call's job, in the order of the calls. */
 const called = (models: ModelServerForTests) =>
   models.completions().map(({ body }) => String(body.messages?.at(-1)?.content).split(' ')[0])
 
@@ -32,7 +31,6 @@ const jobs = (count: number, priority?: Priority) =>
     says(`${priority ?? 'normal'} ${made++}`, priority === undefined ? {} : { priority }),
   )
 
-/** Releases calls one by one until this many have been made; returns the priorities of the calls in their order. */
 async function untilCalled(
   t: { signal: AbortSignal },
   parley: Parley,
@@ -47,7 +45,6 @@ async function untilCalled(
   return called(models)
 }
 
-/** Starts a scene whose only slot is taken by a low job. */
 async function startBusy(t: TestContext) {
   const scene = await startScene(t, ONE_CALL)
   const { parley, caller, models } = scene
@@ -58,7 +55,6 @@ async function startBusy(t: TestContext) {
     ...scene,
     create,
     untilCalled: (count: number) => untilCalled(t, parley, models, count),
-    /** Resolves when this many jobs wait for a place at the model server. */
     callsWait: async (count: number): Promise<void> => {
       const line = new RegExp(`^parley_upstream_calls\\{[^}]*state="waiting"\\} ${count}$`, 'm')
       while (!line.test((await parley.get('/metrics')).text)) t.signal.throwIfAborted()

@@ -16,7 +16,7 @@ export interface Matcher {
 
 const GROUPING = /\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)/g
 const WORDS = new Set(['and', 'or', 'unless', 'offset', 'bool'])
-/** Matches a metric name: a name that is not the end of a number, duration or variable, and not the name of a function. */
+/** Matches a metric name: a name that is neither a function nor the end of a number, duration or variable. */
 const SELECTOR = /(?<![\w.$])([a-zA-Z_:][\w:]*)(?!\w)(?!\s*\()(?:\{([^}]*)\})?/g
 
 export function selectorsOf(expression: string): Selector[] {
@@ -48,7 +48,6 @@ export interface Sample {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Returns the samples in the text of a /metrics response. */
 export function samplesIn(scrape: string): Sample[] {
   const lines = scrape.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return lines.map((line) => {
@@ -57,10 +56,7 @@ export function samplesIn(scrape: string): Sample[] {
   })
 }
 
-/**
- * Returns whether the selector selects the sample. As in Prometheus, an absent label equals an empty one, and regular
- * expressions match the whole value.
- */
+/** As in Prometheus, an absent label equals an empty one, and regular expressions match the whole value. */
 export function selects({ metric, matchers }: Selector, sample: Sample): boolean {
   return (
     sample.metric === metric &&

@@ -23,38 +23,31 @@ import { UNLIMITED_READS } from './stage.ts'
 
 const MINUTE_MS = 60_000
 const STEP_MS = 1000
-/** The step for long waits in which little happens, in milliseconds. */
 const LONG_STEP_MS = 5000
 /**
- * How often `pass` checks at most, after a step, whether anything is still on its way. There is a maximum because a job between
- * two tries looks as if it were on its way.
+ * After a step, `pass` checks at most this often whether anything is still on its way. A job between two tries also looks as if
+ * it were on its way, so the checks need a maximum.
  */
 const MOST_ROUND_TRIPS = 50
 const DRAIN_MS = 20_000
 const MINUTES = LONG ? 10 : 3
-/** The time that the provider takes for an answer. */
 const CALL_MS = 1_500
 const LIMITS = { requests: 100, tokens: 60_000 }
 
 interface Scene {
   readonly clock: FakeClock
-  /** Returns the number of requests that the model server is answering. */
   readonly answering: () => number
-  /** Returns the number of reads and writes of shared rates that the database has not answered. */
+  /** Counts the reads and writes of shared rates that the database has not answered. */
   readonly exchanging: () => number
   readonly models: ModelServerForTests
   readonly provider: ProviderRate
   readonly nodes: readonly Parley[]
   readonly parley: Parley
   readonly caller: Caller
-  /** Creates jobs of this many tokens each; returns their IDs. */
   readonly create: (tokens: readonly number[], over?: object) => Promise<string[]>
 }
 
-/**
- * Returns a model server's script with the provider's rate. A message begins with the number of tokens that the provider counts
- * for it.
- */
+/** A message begins with the number of tokens that the provider counts for it. */
 function rated(
   provider: ProviderRate,
   clock: Clock,
@@ -82,10 +75,8 @@ function rated(
 interface Options {
   readonly kind?: Enforced
   readonly nodes?: number
-  /** Whether the nodes use the real clock instead of the test's. */
   readonly isReal?: boolean
   readonly upstream?: Readonly<Record<string, unknown>>
-  /** Settings of a second upstream, `other`, at the same address. */
   readonly otherUpstream?: Readonly<Record<string, unknown>>
   readonly settings?: Readonly<Record<string, unknown>>
   readonly limits?: typeof LIMITS
@@ -118,7 +109,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
     }
   }
   for (let n = 0; n < (options.nodes ?? 1); n++) {
-    // This hook runs before the node stops, and ends the node's wait for running jobs.
+    // This hook runs before the node stops, and ends the time that the node waits for running jobs.
     t.after(() => void clock.timerSet((ms) => ms === DRAIN_MS).then(() => clock.advance(DRAIN_MS)))
     const node = await startParley(t, { upstream: models.baseUrl, clock: time, folder, settings })
     const { store } = node
@@ -137,8 +128,7 @@ async function start(t: Lifetime, options: Options = {}): Promise<Scene> {
 }
 
 /**
- * Advances the clock by `ms`. After each step, waits until each running job either waits for the rate or has its request at the
- * model server.
+ * After each step of the clock, waits until each running job either waits for the rate or has its request at the model server.
  */
 async function pass(t: { signal: AbortSignal }, scene: Scene, ms: number, stepMs = STEP_MS): Promise<void> {
   for (let passed = 0; passed < ms; passed += stepMs) {
@@ -161,20 +151,18 @@ async function isInTransit({ nodes, answering, exchanging }: Scene): Promise<boo
   return exchanging() > 0 || sending.reduce((total, one) => total + one, 0) > answering()
 }
 
-/** Returns job sizes from 200 to 2,000 tokens, in an order that looks random but is the same in every run. */
+/** The sizes are from 200 to 2,000 tokens. Their order looks random but is the same in every run. */
 const sizes = (count: number) => Array.from({ length: count }, (_, n) => 200 + ((n * 7919) % 1801))
 let made = 0
 const jobsOf = (tokens: readonly number[], over = {}) =>
   tokens.map((one) => withContent(`${one} tokens, ${made++}`, over))
 
-/** Returns the number of calls whose content matches, answered or rejected. */
 const callsOf = ({ models }: Scene, content: RegExp) =>
   models.completions().filter(({ body }) => content.test(String(body.messages.at(-1)?.content))).length
 
 const shown = async (caller: Caller, id: string | undefined) => granted(await caller.read(id), 200)
 const statusOf = async (caller: Caller, id: string | undefined) => (await shown(caller, id)).status
 
-/** Settings with a model of the rated upstream, and one of the upstream `other`. */
 const TWO_UPSTREAMS = {
   'gpt-5-mini': { targets: [{ upstream: 'openai', model: 'm' }] },
   free: { targets: [{ upstream: 'other', model: 'm' }] },
@@ -190,7 +178,8 @@ onEachStore(() => {
       const { parley, provider } = scene
       for (const account of ['acme', 'other']) {
         const key = await parley.key('user_max', account)
-        // The limits are only kept exactly if estimates are right; learned ones are sometimes too low for a large answer.
+        // Parley keeps the limits exactly only if its estimates are right. Learned estimates are sometimes too low for a large
+        // answer.
         const bodies = sizes(33 * MINUTES).map((size) =>
           withContent(`${size} tokens of ${account}, ${made++}`, { options: { max_tokens: size } }),
         )
@@ -212,7 +201,7 @@ onEachStore(() => {
       const most = 0.1 * Math.max(acme, other) + (LONG ? 0 : 2 * count)
       assert.ok(Math.abs(acme - other) <= most, `${acme} and ${other}`)
       assert.equal(unavailable(parley.log).length, 0)
-      // All other jobs are queued.
+      // All jobs beyond these must stay queued.
       assert.ok((await metric(parley, 'parley_jobs_running')) <= 24)
       assert.ok((await metric(parley, 'parley_upstream_rate_waiting{upstream="openai"}')) > 0)
     })
@@ -279,7 +268,7 @@ onEachStore(() => {
     const [repaired, ...others] = await Promise.all(ids.map((id) => shown(caller.at(next), id)))
     assert.deepEqual([repaired.status, repaired.error.code], ['failed', 'validation_error'])
     for (const { status } of others) assert.equal(status, 'completed')
-    // One call for each of three jobs, and the repair; no call was repeated.
+    // The three jobs made one call each, and one of them a repair. No call was repeated.
     assert.equal(models.completions().length, 4)
   })
 
@@ -295,7 +284,7 @@ onEachStore(() => {
       assert.equal(models.completions().length, 3)
       const lines = parley.log.filter(({ message }) => /tokens_per_minute have no effect/.test(message))
       assert.equal(lines.length, 1)
-      // A 429 from an upstream with a rate is handled like any other 429.
+      // Parley must handle a 429 from an upstream with a rate like any other 429.
       assert.ok(provider.take(LIMITS.tokens - 500, scene.clock.steadyMs()))
       await create([1000])
       await pass(t, scene, 10_000)
@@ -307,7 +296,7 @@ onEachStore(() => {
   }
 })
 
-/** What one node decides by itself. */
+/** One node decides this by itself, so one store is enough. */
 onAnyStore(() => {
   test('jobs wait longer than patience and run timeout allow; others go on meanwhile', async (t) => {
     const scene = await start(t, {

@@ -4,9 +4,7 @@ import type { Answer, Parley } from '../parley.ts'
 
 export interface Line {
   send(data: string | Uint8Array): void
-  /** Resolves with all text received so far, once it matches. */
   until(pattern: RegExp): Promise<string>
-  /** Resolves with all text received, once the server has closed the connection. */
   readonly closed: Promise<string>
   hangUp(): void
 }
@@ -21,7 +19,7 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
     came += text
     for (const watcher of watchers) watcher()
   })
-  // The server may end the connection with a reset, which is an error here.
+  // The server may end the connection with a reset, which the socket reports as an error.
   socket.on('error', () => {})
   const closed = new Promise<string>((resolve) => {
     socket.once('close', () => resolve(came))
@@ -43,14 +41,12 @@ export function openLine({ url }: Pick<Parley, 'url'>): Line {
   }
 }
 
-/** Sends only these bytes; resolves with the response once the server has closed the connection. */
 export async function talk(parley: Pick<Parley, 'url'>, data: string | Uint8Array): Promise<Answer> {
   const line = openLine(parley)
   line.send(data)
   return readAnswer(await line.closed)
 }
 
-/** Reads the last response in the text, which must be complete. */
 export function readAnswer(came: string): Answer {
   const text = came.slice(came.lastIndexOf('\r\n\r\n') + 4)
   const head = came.slice(came.lastIndexOf('HTTP/1.1 '), came.lastIndexOf('\r\n\r\n'))

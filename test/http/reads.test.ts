@@ -49,7 +49,6 @@ function traits({ status, text, headers }: Answer) {
 
 const list = async (caller: Caller, query: string) => granted(await caller.get(`${MESSAGES}?${query}`), 200)
 
-/** Follows `next` to the last page; returns all pages. */
 async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answer['body'][]> {
   const pages: Answer['body'][] = []
   for (let after = first; ; ) {
@@ -60,8 +59,8 @@ async function pagesOf(caller: Caller, query: string, first = ''): Promise<Answe
   }
 }
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.2 a job id in upper case is the same job', async (t) => {
     const { parley, caller } = await startScene(t)
@@ -217,7 +216,6 @@ onEachStore(async () => {
     })
     const other = await callerOf(parley, 'user_free')
     const id = idOf(await caller.create())
-    /** Reads the job; asserts the status, the RateLimit headers and Retry-After. */
     const expect = async (status: number, remaining: string, reset: string, retryAfter: string | null) => {
       const answer = await caller.read(id)
       const names = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset', 'retry-after']
@@ -352,7 +350,6 @@ onEachStore(async () => {
     const over = await go.get(MESSAGES)
     refused(over, 429, { details: /^This key may make at most 25 reads per minute/ })
     assert.ok(Number(over.headers.get('retry-after')) > 0)
-    // A rejected list request does not count towards the limit.
     await remains(go, 200, '4', `?ids=${randomUUID()}`)
     await remains(free, 200, '0')
     await remains(free, 429, '0')

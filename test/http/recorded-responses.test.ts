@@ -1,7 +1,7 @@
 /**
- * Tests that responses to requests without newer fields are byte for byte those of version 0.3.0 (SPEC §2 to §8), which test
- * data records. IDs, times and keys are replaced by their kinds. `RECORD_RESPONSES=FILE` writes that data to a file; the
- * present data was recorded on a clone of 0.3.0.
+ * Tests that responses to requests without newer fields are byte for byte those of version 0.3.0 (SPEC §2 to §8), as recorded
+ * in recorded-responses.json on a clone of 0.3.0. Placeholders stand for IDs, times and keys. `RECORD_RESPONSES=FILE` records
+ * responses to a file.
  */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -21,9 +21,7 @@ const KEY = { 'idempotency-key': 'k' }
 const json = { format: 'json', schema: SCHEMA }
 const callingBack = (callback_url: string) => job({ callback: { callback_url } })
 
-/**
- * The requests, in order. `ID` stands for the job that the previous request created, and `LAST` for the last job of a batch.
- */
+/** `ID` stands for the job that the previous request created, and `LAST` for the last job of a batch. */
 const CALLS: readonly Call[] = [
   ['a single create', 'POST', MESSAGES, job()],
   ['its read', 'GET', `${MESSAGES}/ID`],

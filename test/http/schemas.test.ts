@@ -15,7 +15,7 @@ import { completed, enqueued, failed } from './expect.ts'
 const withSchema = (schema: object) => ({ response_format: { format: 'json', schema } })
 const object = (properties: object, ...required: string[]) => ({ type: 'object', properties, required })
 
-/** A schema with unions, tuples, sets and records, as Zod, pydantic and other generators write them. */
+/** Zod, pydantic and other generators write such unions, tuples, sets and records. */
 const GENERATED = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -58,11 +58,11 @@ const NOT_CHECKED = [
   '/$defs/File/contentEncoding',
 ]
 
-/** The JSON text of a schema with integers that JavaScript numbers cannot hold exactly. */
+/** JavaScript numbers cannot hold these integers exactly. */
 const LARGE_INTEGERS = '{"type":"integer","enum":[9007199254740993,1234567890123456789]}'
 
-onAnyStore(async () => {
-  const begin = await shareStage()
+onAnyStore(() => {
+  const begin = shareStage()
 
   test('2.2 large integers in a schema reach the model as written, through every API', async (t) => {
     const { parley, caller, models } = await begin(t, () => reply.text('9007199254740993'))

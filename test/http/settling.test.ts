@@ -41,8 +41,8 @@ function internalError(error: { readonly code: string; readonly message: string 
 const errors = ({ log }: Parley, words: string) =>
   log.filter(({ level, message }) => level === 'error' && message.includes(words))
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   limited(
     '2.1 a message_cache_ttl of any fraction: each job of a batch completes after one call',
@@ -59,7 +59,7 @@ onEachStore(async () => {
     const { caller, models } = await begin(t)
     for (const ttl of TTLS) {
       completed(await caller.post(MESSAGES, bodyWith(ttl, ttl)))
-      // The identical job is answered from the cache, so the first answer was cached.
+      // The cache answers the identical job, so the first answer was cached.
       const again = await caller.post(MESSAGES, bodyWith(ttl, ttl))
       assert.equal(again.headers.get('x-cache'), 'hit')
     }
@@ -166,7 +166,7 @@ onEachStore(async () => {
       while (errors(parley, id).length < 2) await caller.read(id)
       for (let beats = 0; beats < 30; beats++) {
         clock.advance(LEASE_MS / 9)
-        // The write of this request comes after the heartbeat's writes, so those are done when it is answered.
+        // This request's write comes after the heartbeat's writes, so those are done when it is answered.
         await parley.get('/readyz')
       }
       assert.equal(models.requests.length, 1)

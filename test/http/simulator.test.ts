@@ -33,7 +33,7 @@ onEachStore(() => {
     assert.match(completed(answer), /simulated answer/)
     assert.equal(answer.headers.get(HEADER), 'true')
     assert.equal(models.requests.length, 0)
-    // Alerts compare these calls with the running ones of the same upstream.
+    // Alerts compare the number of these calls with the running calls of the same upstream.
     const { text } = await simulated.get('/metrics')
     assert.match(text, /^parley_upstream_calls_total\{upstream="openai",.*result="answer"\} 1$/m)
 

@@ -1,4 +1,4 @@
-/** A second connection to a Parley's SQLite file, for database.ts. */
+/** Implements `database.ts` for a Parley's SQLite file. */
 import { DatabaseSync } from 'node:sqlite'
 import { sqlitePath } from '../../src/store/open.ts'
 import type { Lifetime } from '../parley.ts'

@@ -20,13 +20,13 @@ export interface StageOptions {
   readonly script?: Script
   readonly findsConcurrency?: boolean
   readonly role?: Role
-  /** The stage of an earlier Parley. The new Parley gets the database, the model server and the clock of that stage. */
+  /** The new Parley gets the database, the model server and the clock of this stage. */
   readonly after?: Stage
 }
 
 const DRAIN_MS = 20_000
 
-/** Reads are unlimited unless the test sets a limit: the clock stands still, so a test that polls would reach any limit. */
+/** The clock stands still, so a test that polls would reach any limit. Reads are unlimited unless the test sets a limit. */
 const UNLIMITED = { reads_per_minute: 1_000_000 }
 export const UNLIMITED_READS = {
   user_free: UNLIMITED,
@@ -35,7 +35,7 @@ export const UNLIMITED_READS = {
   user_max: UNLIMITED,
 }
 
-/** Starts a stage that ends with the test, or with the test file if `t` is the `after` of node:test. */
+/** The stage ends with the test, or with the test file if `t` is the `after` of node:test. */
 export async function startStage(t: Lifetime, options: StageOptions = {}): Promise<Stage> {
   const models = options.after?.models ?? (await startModelServer())
   if (options.script) models.script = options.script
@@ -60,14 +60,13 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
   return { parley, models, clock }
 }
 
-/** Stops Parley without waiting for a model server that stalls: running jobs are released. */
+/** Releases running jobs, so that Parley does not wait for a model server that stalls. */
 export async function stopAtOnce({ parley, clock }: Stage): Promise<void> {
   const stopped = parley.stop()
   clock.advance(DRAIN_MS)
   await stopped
 }
 
-/** Resolves when this many single creates wait for their jobs. */
 export async function pendingResponsesAre(
   t: { signal: AbortSignal },
   parley: Parley,

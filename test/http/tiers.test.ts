@@ -14,11 +14,11 @@ import { startStage } from './stage.ts'
 const MODELS = ['gpt-5', 'gpt-5.2', 'gpt-5-mini', 'gpt-auto']
 const FREE_MODELS = ['gpt-auto', 'gpt-5-mini']
 
-/** Returns the number of tokens of a conversation with one message, including those that the chat format adds. */
+/** The chat format adds six tokens to a conversation with one message. */
 const tokensOf = (content: string) => countTokens(content) + 6
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   for (const tier of Object.keys(DEFAULTS.tiers)) {
     const allowed = tier === 'user_free' ? FREE_MODELS : MODELS
@@ -118,7 +118,7 @@ onEachStore(async () => {
 
   test('8 gpt-auto picks by input tokens: up to 2000 gpt-5-mini, beyond gpt-5', async (t) => {
     const { caller, models } = await begin(t, undefined, 'user_go')
-    // Twelve messages have 153 tokens each, with those that the chat format adds; the last message fills the rest; 3 more
+    // Twelve messages have 153 tokens each, with those that the chat format adds. The last message fills the rest. Three more
     // tokens start the answer.
     const message = (words: number) => ({ role: 'user', content: `a${' hello'.repeat(words)}` })
     const longest = [...Array(12).fill(message(149)), message(157)]

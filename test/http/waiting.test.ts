@@ -1,4 +1,6 @@
-/** Tests reads that wait, `GET /api/v1/messages/{jobId}?wait=SECONDS`, and reads of several jobs, `GET /api/v1/messages?ids=`. */
+/**
+ * Tests reads that wait, `GET /api/v1/messages/{jobId}?wait=SECONDS`, and reads of several jobs, `GET /api/v1/messages?ids=`.
+ */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import test from 'node:test'
@@ -20,7 +22,6 @@ import { completed, failed, granted, invalid, refused, timedOut } from './expect
 import { openLine } from './raw-http.ts'
 import { pendingResponsesAre, startStage, stopAtOnce } from './stage.ts'
 
-/** Asserts that the wait lasts `ms` milliseconds, by advancing the clock; resolves with the response. */
 async function afterTime({ clock }: Pick<Scene, 'clock'>, ms: number, answer: Promise<Answer>) {
   clock.advance(ms - 1)
   assert.ok(clock.pending().includes(1), 'the wait ended early')
@@ -28,7 +29,6 @@ async function afterTime({ clock }: Pick<Scene, 'clock'>, ms: number, answer: Pr
   return answer
 }
 
-/** Asserts that the response shows a running job; returns its Retry-After. */
 function running(answer: Answer): string | null {
   assert.equal(granted(answer, 200).status, 'assigned')
   return answer.headers.get('retry-after')
@@ -38,7 +38,6 @@ const MIB = 1024 * 1024
 
 type Place = Pick<Scene, 'models' | 'caller'>
 
-/** Creates jobs whose calls the model server answers only when released; returns the job IDs. */
 async function openJobs({ models, caller }: Place, count: number): Promise<string[]> {
   models.script = () => reply.stall()
   const calls = models.requests.length
@@ -63,8 +62,8 @@ const several = (caller: Caller, ids: readonly (string | undefined)[], more = ''
 const statuses = (answer: Answer): string[] =>
   granted(answer, 200).jobs.map(({ status }: { status: string }) => status)
 
-onEachStore(async () => {
-  const begin = await shareStage()
+onEachStore(() => {
+  const begin = shareStage()
 
   test('4.2 a wait is answered as soon as the job has ended, with the same bytes as a read', async (t) => {
     const scene = await begin(t)
@@ -125,7 +124,7 @@ onEachStore(async () => {
     const { parley, caller: crowd, models } = scene
     const other = await callerOf(parley, 'user_max', 'other')
     const [mine, theirs] = [await runningJob(scene), await runningJob({ ...scene, caller: other })]
-    // One of the four waiting slots is reserved; another account may use it.
+    // One of the four waiting slots is reserved, so only another account may use it.
     const waits = [1, 2, 3].map(() => crowd.read(mine, '?wait=60'))
     await pendingResponsesAre(t, parley, 3)
     assert.equal(running(await crowd.read(mine, '?wait=60')), '2')
@@ -225,7 +224,7 @@ onEachStore(async () => {
     const mine = await endedJobs(scene, ['mine'])
     const data = granted(await several(caller, [unknown, ...mine, ...theirs, ...open]), 200)
     assert.deepEqual([idsOf(data), data.not_found], [mine, [unknown, ...theirs, ...open]])
-    // Unknown jobs count as ended, so that a wait does not reveal when jobs of others end.
+    // Unknown jobs count as ended, so that a response does not reveal when jobs of others end.
     for (const until of ['any', 'all']) {
       const answer = await several(caller, [unknown, ...open], `&wait=60&wait_for=${until}`)
       assert.deepEqual(granted(answer, 200).not_found, [unknown, ...open])
@@ -238,7 +237,6 @@ onEachStore(async () => {
     const ids = await openJobs(scene, 3)
     const [all, any] = ['all', 'any'].map((which) => several(caller, ids, `&wait=60&wait_for=${which}`))
     await pendingResponsesAre(t, parley, 6)
-    /** Ends the job; resolves when this many responses are pending. */
     const end = async (index: number, pending: number) => {
       assert.equal(await parley.store.cancelJob(ids[index] ?? '', clock.nowMs()), 'cancelled')
       clock.advance(500)
@@ -370,7 +368,7 @@ onEachStore(async () => {
       const all = several(caller, ids, '&wait=60')
       await pendingResponsesAre(t, parley, 22)
       scene.models.release()
-      // The clock stands still, so Parley doesn't poll the database and must have been notified.
+      // The clock stands still, so Parley doesn't poll the database. Only a notification can have ended the reads.
       for (const answer of await Promise.all(waits)) assert.match(completed(answer), /^echo: /)
       const answer = await all
       assert.deepEqual([idsOf(answer.body.data), new Set(statuses(answer))], [ids, new Set(['completed'])])

@@ -1,49 +1,51 @@
 /**
- * Tests that the alert rules, the Grafana dashboard and the documents refer only to existing metrics: each selector must match
- * a metric of a server on which most kinds of events have happened.
+ * Tests that the alert rules, the Grafana dashboard and the documents refer only to existing metrics. Each selector must match
+ * a metric of a server that has seen most kinds of events.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parse } from 'yaml'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { reply } from '../model-server.ts'
 import { onEachStore } from '../on-each-store.ts'
-import { job } from '../parley.ts'
+import { job, type Lifetime, type Parley } from '../parley.ts'
 import { CLONE } from '../process/server-process.ts'
 import { startReceiver } from '../receiver.ts'
-import { LOCAL_CALLBACKS, startScene } from './caller.ts'
+import { beforeTests } from '../support/on-first-use.ts'
+import { type Caller, LOCAL_CALLBACKS, startScene } from './caller.ts'
 import { completed, failed, refused } from './expect.ts'
 import { groupedBy, type Sample, type Selector, samplesIn, selectorsOf, selects } from './promql.ts'
 
-/** Labels that Prometheus adds itself. */
+/** Prometheus adds these labels itself. */
 const ADDED_LABELS = ['job', 'instance']
 const ADDED_METRICS = ['up']
-/** Metrics that the runtime reports on Linux only. */
+/** The runtime reports these metrics on Linux only. */
 const ON_LINUX = /^process_(open|max)_fds$/
-/** Metrics of the disk with the SQLite file. */
 const ON_SQLITE = /^parley_disk_/
-/** A metric that only upstreams with a rate have; rates.test.ts reads it. */
+/** Only upstreams with a rate have this metric. rates.test.ts reads it. */
 const WITH_A_RATE = /^parley_upstream_rate_waiting$/
 
 const alerts = expressionsOfAlerts(file('deploy/prometheus-alerts.yml'))
 const panels = expressionsOfDashboard(file('deploy/grafana-dashboard.json'))
 
-/** An answer that ends at a length limit and reports far fewer tokens than were sent. */
+/** The answer ends at a length limit, and reports far fewer tokens than Parley sent. */
 const CUT = {
   choices: [{ index: 0, message: { role: 'assistant', content: 'It is' }, finish_reason: 'length' }],
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
 }
 
-onEachStore(async () => {
+onEachStore(() => {
   const targets = ['first', 'second'].map((model) => ({ upstream: 'openai', model }))
   const callbacks = { ...LOCAL_CALLBACKS.callbacks, retry_seconds: [0] }
-  const { parley, caller } = await startScene(
-    { after },
-    {
+  let parley: Parley
+  let caller: Caller
+  let samples: readonly Sample[]
+  beforeTests(async (t) => {
+    ;({ parley, caller } = await startScene(t, {
       settings: { callbacks, models: { 'gpt-5-mini': { targets } } },
       script: ({ body, text }) => {
         const wanted = /STATUS (\d+)/.exec(text)?.[1]
@@ -51,9 +53,9 @@ onEachStore(async () => {
         if (text.includes('CUT')) return reply.status(200, { body: CUT })
         return text.includes('in JSON') ? reply.text('{"river":5}') : undefined
       },
-    },
-  )
-  const samples = await seen()
+    }))
+    samples = await seen(t)
+  })
 
   test('each selector of the alerts finds something in /metrics, and they group by labels that there are', () => {
     assert.ok(alerts.length > 20)
@@ -92,15 +94,14 @@ onEachStore(async () => {
     assert.deepEqual(here.sort(), [...families].sort())
   })
 
-  /** Returns the metrics of a server on which each kind of event in the files has happened. */
-  async function seen(): Promise<readonly Sample[]> {
-    // The long body is read by a CPU pool thread.
+  async function seen(t: Lifetime): Promise<readonly Sample[]> {
+    // A CPU pool thread reads the long body, so the metrics of these threads have values.
     for (const content of ['Hello', 'Hello', ' word'.repeat(20_000)]) completed(await caller.ask(content))
     for (const status of [401, 429, 503]) completed(await caller.ask(`STATUS ${status}`))
     failed(await caller.ask('STATUS 400'))
     const schema = { type: 'object', properties: { river: { type: 'string' } }, required: ['river'] }
     failed(await caller.ask('Name a river in JSON', { response_format: { format: 'json', schema } }))
-    await callbacksEnd()
+    await callbacksEnd(t)
     completed(await caller.ask(`CUT ${'word '.repeat(200)}`))
     const { accept } = parley.store
     for (const [error, status] of [
@@ -114,17 +115,15 @@ onEachStore(async () => {
     collectGarbage()
     for (;;) {
       const { text } = await parley.get('/metrics')
-      // The metric of dropped parts appears once the texts have been counted.
+      // Parley counts tokens some time later. Only then does the metric of dropped parts appear.
       const isComplete =
         /^parley_context_shifts_total/m.test(text) && text.includes('nodejs_gc_duration_seconds_sum')
       if (isComplete) return samplesIn(text)
     }
   }
 
-  /** Delivers one callback, and lets another fail permanently. */
-  async function callbacksEnd(): Promise<void> {
-    const receiver = await startReceiver()
-    after(() => receiver.close())
+  async function callbacksEnd(t: Lifetime): Promise<void> {
+    const receiver = await startReceiver({}, t)
     receiver.script({ kind: 'answer' }, { kind: 'answer', status: 500 })
     for (const count of [1, 2]) {
       await caller.enqueueOne({ callback: { callback_url: receiver.url } })

@@ -1,4 +1,4 @@
-/** Tests schemas that libraries generate: nearly all are accepted, and the rejected ones are listed. */
+/** Tests schemas that libraries generate. The checker must accept nearly all of them. The rejected ones are listed. */
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -9,7 +9,7 @@ import { checkSchema } from '../../src/dashboard/page/playground/draft.ts'
 import { LIBRARIES, LOOKS_AROUND } from './emitted/all.ts'
 import { PYDANTIC } from './emitted/pydantic.ts'
 
-/** Returns the results that the tests of Zod expect of `z.toJSONSchema`; the package contains them (MIT, Colin McDonnell). */
+/** Zod's package contains its own tests, with the results that they expect of `z.toJSONSchema` (MIT, Colin McDonnell). */
 function zodSnapshots(): Map<string, unknown> {
   const folder = join(dirname(fileURLToPath(import.meta.resolve('zod/package.json'))), 'src/v4/classic/tests')
   const found = new Map<string, unknown>()
@@ -24,7 +24,7 @@ function zodSnapshots(): Map<string, unknown> {
   return found
 }
 
-/** Returns null for anything that is not JSON, such as a snapshot of something else. */
+/** Returns null for anything that is not JSON, such as another kind of snapshot. */
 function parsed(json: string): Readonly<Record<string, unknown>> | null {
   try {
     const { '~standard': _, ...schema } = JSON.parse(json)
@@ -34,7 +34,7 @@ function parsed(json: string): Readonly<Record<string, unknown>> | null {
   }
 }
 
-/** Whether this is a whole schema: not a fragment whose definitions are elsewhere, nor the result of a parse. */
+/** A fragment whose definitions are elsewhere is no whole schema, and neither is the result of a parse. */
 function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boolean {
   const isSchema = ['$schema', 'type', '$ref', 'anyOf', 'oneOf', 'allOf', 'not', 'enum'].some(
     (key) => key in schema,
@@ -44,7 +44,7 @@ function isWhole(schema: Readonly<Record<string, unknown>>, json: string): boole
   return isSchema && !pointsAway
 }
 
-/** The rules that may reject schemas of the generators, each with the reason. */
+/** Only these rules may reject schemas of the generators. */
 const KNOWN = [
   // A registry of several schemas refers to another document.
   /must refer to a part of this schema/,
@@ -68,7 +68,6 @@ test('at least 95% of the schemas in the tests of Zod are accepted, and the othe
   assert.ok(rejected.length <= schemas.length * 0.05, `${rejected.length} of ${schemas.length}`)
 })
 
-/** How many schemas of each library are rejected. */
 const REJECTED_OF: Readonly<Record<string, number>> = { Valibot: 1, ArkType: 3 }
 
 for (const [library, emitted] of Object.entries(LIBRARIES)) {

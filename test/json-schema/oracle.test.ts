@@ -1,4 +1,6 @@
-/** Judges generated schemas and answers here and with another implementation of JSON Schema: both must agree. */
+/**
+ * Lets this checker and another implementation of JSON Schema judge the same generated schemas and answers. Both must agree.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { registerSchema, unregisterSchema, validate } from '@hyperjump/json-schema/draft-2020-12'
@@ -26,7 +28,7 @@ function keyword<T>(names: string | readonly string[], values: fc.Arbitrary<T>):
   return fc.tuple(fc.constantFrom(...(typeof names === 'string' ? [names] : names)), values)
 }
 
-/** Keywords that both drafts have. */
+/** Both drafts have these keywords. */
 function commonKeywords(schema: fc.Arbitrary<unknown>): Keyword[] {
   const schemas = fc.array(schema, { minLength: 1, maxLength: 3 })
   const named = fc.dictionary(name, schema, { maxKeys: 3 })
@@ -81,7 +83,7 @@ const DRAFTS: readonly Draft[] = [
   { uri: 'http://json-schema.org/draft-07/schema#', definitions: 'definitions', more: ONLY_07 },
 ]
 
-/** Combines several keywords with any values, so most schemas are unlike those of people. */
+/** Keywords are combined at random, so most of these schemas are unlike those that people write. */
 function schemasOf({ uri, definitions, more }: Draft): fc.Arbitrary<Record<string, unknown>> {
   const { schema, object } = fc.letrec<{ schema: unknown; object: Record<string, unknown> }>((tie) => ({
     schema: fc.oneof(
@@ -123,7 +125,7 @@ for (const draft of DRAFTS) {
         const schema = JSON.parse(JSON.stringify(generated))
         const read = readSchema(schema)
         if (!read.ok) {
-          // The only generated schemas that are rejected are those with circular references.
+          // The checker rejects no generated schema except those with circular references.
           assert.match(read.rule, /refers to itself/)
           return
         }

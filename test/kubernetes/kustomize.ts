@@ -76,7 +76,7 @@ function resource(path: string): Manifest[] {
   })
 }
 
-/** A patch merges these lists by a key of their items, and replaces all others. */
+/** A patch merges these lists by a key of their items, and replaces all other lists. */
 const KEYS: Readonly<Record<string, string>> = {
   containers: 'name',
   env: 'name',

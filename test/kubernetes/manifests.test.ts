@@ -1,6 +1,6 @@
 /**
- * Tests the manifests in deploy/kubernetes: each is valid by the published schemas, has no fields unknown to them, and agrees
- * with the program, the image and the alert rules. They are not applied to a cluster.
+ * Tests the manifests in deploy/kubernetes. Each must be valid by the published schemas, have no fields unknown to them, and
+ * agree with the program, the image and the alert rules. They are not applied to a cluster.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ const read = (name: string) => readFileSync(join(CLONE, name), 'utf8')
 const FOLDER = join(CLONE, 'deploy/kubernetes')
 const { version } = JSON.parse(read('package.json')) as { version: string }
 
-/** A copy in which the optional components of each overlay are enabled. */
+/** In this copy, the optional components of each overlay are enabled. */
 const complete = mkdtempSync(join(tmpdir(), 'parley-kubernetes-'))
 after(() => rmSync(complete, { recursive: true, force: true }))
 cpSync(FOLDER, complete, { recursive: true })
@@ -50,7 +50,10 @@ const MODELS: Readonly<Record<string, string>> = {
   'monitoring.coreos.com': '@kubernetes-models/prometheus-operator',
 }
 
-/** @throws with what is wrong; @returns the paths of fields that the schema does not know */
+/**
+ * @throws an error that says what is invalid
+ * @returns the paths of fields that the schema does not know
+ */
 async function validate(manifest: Manifest): Promise<string[]> {
   const [group = ''] = manifest.apiVersion.split('/')
   const path = `${MODELS[group] ?? 'kubernetes-models'}/${manifest.apiVersion}/${manifest.kind}`
@@ -58,7 +61,7 @@ async function validate(manifest: Manifest): Promise<string[]> {
   const Model = loaded[manifest.kind]
   assert.ok(Model, path)
   const unread = new Set<string>()
-  // The constructor copies what it gets, so the copies are replaced.
+  // The constructor copies the manifest's values, so this loop replaces the copies.
   const model = new Model(manifest)
   for (const [key, value] of Object.entries(manifest))
     Reflect.set(model, key, watched(value, `/${key}`, unread))
@@ -66,7 +69,7 @@ async function validate(manifest: Manifest): Promise<string[]> {
   return [...unread]
 }
 
-/** Records which fields the compiled schemas read: they allow unknown fields, but never read them. */
+/** The compiled schemas allow unknown fields, but never read them. So this function records which fields they read. */
 function watched(value: unknown, path: string, unread: Set<string>): unknown {
   if (typeof value !== 'object' || value === null) return value
   const target: Record<string, unknown> | unknown[] = Array.isArray(value) ? [] : {}
@@ -120,7 +123,7 @@ test('kubectl renders the same', { skip: hasKubectl ? false : 'kubectl is not th
   }
 })
 
-/** Sorts resources and lists, which Kustomize orders in its own way. */
+/** Kustomize orders resources and lists in its own way, so both sides are sorted before they are compared. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) {
     return value.map(sorted).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1))
@@ -130,10 +133,8 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-/** A part of a manifest. */
 type Part = Readonly<Record<string, unknown>>
 
-/** Returns what is at a path such as `spec.containers.0.image`. */
 function at<T = unknown>(part: unknown, path: string): T {
   return path.split('.').reduce<unknown>((inner, key) => (inner as Part | undefined)?.[key], part) as T
 }
@@ -151,7 +152,6 @@ interface Named {
   readonly mountPath: string
 }
 
-/** What is in the template of a pod. */
 function podOf(overlay: string, kind: string) {
   const template = at(specOf(overlay, kind), 'template')
   const container = at<Part>(template, 'spec.containers.0')

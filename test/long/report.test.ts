@@ -13,14 +13,10 @@ const RUN = fileURLToPath(new URL('./run.ts', import.meta.url))
 interface Run {
   readonly code: number
   readonly terminal: string
-  /** The lines of the report. */
   readonly report: readonly string[]
 }
 
-/**
- * Returns the environment without the variables that tell a runner that it runs inside another one, or a test that this is a
- * long run.
- */
+/** One of these variables tells a runner that it runs inside another one. The other tells a test that this is a long run. */
 function environment(): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _context, PARLEY_LONG: _long, ...others } = process.env
   return others

@@ -1,7 +1,7 @@
 /**
- * A reporter for `node --test` that writes what the tests measured, in Markdown. By file, it lists each test that reports
- * figures (`t.diagnostic`), that failed, or that gives a reason for being skipped, with its result and duration; before them the
- * machine, after them the totals.
+ * Reports for `node --test` what the tests measured, in Markdown. Each file has a table of its tests that failed, report
+ * figures (`t.diagnostic`) or give a reason for being skipped, with result and duration. The machine comes first, the totals
+ * last.
  *
  *     node --test --test-reporter=./test/long/report.ts --test-reporter-destination=test-report.md …
  */
@@ -15,9 +15,8 @@ interface Test {
   readonly name: string
   readonly result: Result
   readonly ms: number
-  /** The first line of the error. */
   readonly error: string | null
-  /** The figures, or the reason why the test was skipped. */
+  /** For a skipped test, this is the reason. */
   readonly figures: string[]
 }
 
@@ -38,12 +37,12 @@ export default async function* report(events: AsyncIterable<TestEvent>): AsyncGe
 export async function* reportOn(machine: Machine, events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   yield headOf(machine)
   const files = new Map<string, Test[]>()
-  /** The last test that was reported for each place in the code. Figures from the same place belong to it. */
+  /** A figure has the place in the code of its test, so it belongs to the last test that was reported for that place. */
   const last = new Map<string, Test>()
   let totals = ''
   for await (const { type, data } of events) {
     if (type === 'test:pass' || type === 'test:fail') {
-      // A suite passes or fails with its tests.
+      // A suite passes or fails with its tests, so it needs no row.
       if (data.details.type === 'suite') continue
       const test = testOf(type, data)
       last.set(placeOf(data), test)
@@ -71,7 +70,6 @@ function headOf({ date, cpu, cores, memoryBytes, node, system }: Machine): strin
 `
 }
 
-/** Returns nothing if no test has anything to report. */
 function sectionOf(file: string, tests: readonly Test[]): string {
   const telling = tests.filter(({ figures, result }) => figures.length > 0 || result === 'FAILED')
   if (telling.length === 0) return ''
@@ -134,7 +132,6 @@ function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`
 }
 
-/** Escapes text for a table cell. */
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ')
 }

@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process'
 import { parseArgs } from 'node:util'
 import { CLONE, TESTS } from '../support/test-files.ts'
 
-/** The timeout of a file and of a test; tests that need a different one set it. */
+/** Applies to each file and each test. A test may set its own. */
 const TIMEOUT_MS = 2 * 3600_000
 
 const { values, positionals } = parseArgs({

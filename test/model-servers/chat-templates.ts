@@ -1,6 +1,6 @@
 /**
- * Renders a conversation with four chat templates, or rejects it: modeled on the Jinja templates of these models, for
- * conversations without tools. Roles that a template does not know may get lost.
+ * Renders a conversation with four chat templates, or rejects it. Each follows the Jinja template of its models, for
+ * conversations without tools. A template may lose roles that it does not know.
  */
 
 export interface ChatMessage {
@@ -10,10 +10,10 @@ export interface ChatMessage {
 
 export type ChatTemplate = 'qwen-2.5' | 'phi-3.5' | 'gemma-2' | 'mistral-nemo'
 
-/** The error when a template calls `raise_exception`, with the template's message. */
+/** A template that calls `raise_exception` causes this error, with the template's message. */
 export class TemplateRejection extends Error {}
 
-/** Returns the prompt. Throws a TemplateRejection for a conversation that the template rejects. */
+/** Throws a TemplateRejection for a conversation that the template rejects. */
 export function renderChat(template: ChatTemplate, messages: readonly ChatMessage[]): string {
   return templates[template](messages)
 }
@@ -25,7 +25,7 @@ const templates: { readonly [name in ChatTemplate]: (messages: readonly ChatMess
   'mistral-nemo': mistral,
 }
 
-/** Qwen 2.5: roles other than these three are silently left out. */
+/** The template of Qwen 2.5 silently leaves out all roles but these three. */
 function qwen(messages: readonly ChatMessage[]): string {
   const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
@@ -34,13 +34,16 @@ function qwen(messages: readonly ChatMessage[]): string {
   return `${before}${known.map(({ role, content }) => turn(role, content)).join('')}<|im_start|>assistant\n`
 }
 
-/** Phi 3.5: roles other than these three are silently left out. */
+/** The template of Phi 3.5 silently leaves out all roles but these three. */
 function phi(messages: readonly ChatMessage[]): string {
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
   return `${known.map(({ role, content }) => `<|${role}|>\n${content}<|end|>\n`).join('')}<|assistant|>\n`
 }
 
-/** Gemma 2: there is no system message; user and assistant alternate; any other role in an assistant's place is used unchanged. */
+/**
+ * The template of Gemma 2 rejects system messages, and requires that user and assistant alternate. It uses any other role in an
+ * assistant's place unchanged.
+ */
 function gemma(messages: readonly ChatMessage[]): string {
   if (messages[0]?.role === 'system') throw new TemplateRejection('System role not supported')
   rejectUnlessAlternating(messages, 'Conversation roles must alternate user/assistant/user/assistant/...')
@@ -52,7 +55,8 @@ function gemma(messages: readonly ChatMessage[]): string {
 }
 
 /**
- * Mistral Nemo: a leading system message is merged into the last user message, or dropped if that is not the last message.
+ * The template of Mistral Nemo merges a leading system message into the last user message, or drops it if that is not the last
+ * message.
  */
 function mistral(messages: readonly ChatMessage[]): string {
   const system = messages[0]?.role === 'system' ? messages[0] : null

@@ -1,13 +1,10 @@
-/**
- * Servers that behave like Ollama and LM Studio on a desktop: no API key, models that come and go, JSON in their own
- * formats.
- */
+/** Behaves like Ollama and LM Studio on a desktop: no API key, models that come and go, and JSON in their own formats. */
 import { chatCompletion, isModelList, type Reply, reply, type Script } from '../model-server.ts'
 import { answerTo, json, messagesOf, usualAnswer } from './usual-answer.ts'
 
 /**
- * Ollama: a model without a tag is `:latest`; roles that the template does not know are left out; unknown paths get plain text.
- * Errors are objects inside `error`, with a `code` of null.
+ * Ollama takes a model without a tag as `:latest`. It leaves out roles that the template does not know, and answers unknown
+ * paths in plain text. Errors are objects inside `error`, with a `code` of null.
  */
 export class Ollama {
   readonly script: Script = (request) => {
@@ -27,8 +24,8 @@ export class Ollama {
 }
 
 /**
- * LM Studio: an unknown path gets **200** with an error; errors are a string in `error`; `json_object` is rejected; a loaded
- * model answers for any requested name.
+ * LM Studio answers an unknown path with **200** and an error. Errors are a string in `error`. It rejects `json_object`. A
+ * loaded model answers for any requested name.
  */
 export function lmStudio(): Script {
   return (request) => {

@@ -1,13 +1,13 @@
 /**
- * Servers that behave like gateways: Portkey requires its own headers, LiteLLM embeds its provider's message in a sentence,
- * proxies send HTML.
+ * Behaves like gateways. Portkey requires its own headers, LiteLLM embeds its provider's message in a sentence, and proxies
+ * send HTML.
  */
 import { chatCompletion, isModelList, reply, type Script } from '../model-server.ts'
 import { json, usualAnswer } from './usual-answer.ts'
 
 /**
- * Portkey's gateway, as observed in version 1.15: the provider is chosen by a header, and requests without it get 400; a
- * request for the models fails; if the server behind it is unreachable, it returns its own 500.
+ * Portkey's gateway, as observed in version 1.15, chooses the provider by a header. Requests without the header get 400, and a
+ * request for the models fails. If the server behind it is unreachable, it returns its own 500.
  */
 export function portkey({ isServerDown = false }: { readonly isServerDown?: boolean } = {}): Script {
   return (request) => {
@@ -29,7 +29,7 @@ export function portkey({ isServerDown = false }: { readonly isServerDown?: bool
   }
 }
 
-/** LiteLLM: codes are strings; the message contains the provider's error. */
+/** LiteLLM's error codes are strings. Its message contains the provider's error. */
 export function liteLlm({ key }: { readonly key: string }): Script {
   return (request) => {
     if (request.headers.authorization !== `Bearer ${key}`) {
@@ -52,7 +52,7 @@ export function liteLlm({ key }: { readonly key: string }): Script {
   }
 }
 
-/** A proxy whose backend is down: 502 with an HTML page. */
+/** A proxy whose backend is down answers 502 with an HTML page. */
 export function proxyWithoutServer(): Script {
   const page =
     '<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>502 Bad Gateway</body>\r\n</html>'

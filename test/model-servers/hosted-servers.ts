@@ -1,6 +1,6 @@
 /**
- * Servers that behave like hosted services: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of
- * Anthropic and Google. Each expects its key in a different place, has its own error format, and its own rules for roles.
+ * Behaves like hosted services: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of Anthropic and Google.
+ * Each expects its key in a different place, and has its own error format and rules for roles.
  */
 import {
   chatCompletion,
@@ -12,12 +12,11 @@ import {
 } from '../model-server.ts'
 import { json, messagesOf, usualAnswer } from './usual-answer.ts'
 
-/** The API key that all of them accept. */
 export const KEY = 'a-key-for-tests'
 
 /**
- * Mistral's API: answers may be an array of parts, with the thinking before the text; the last message must be from a user;
- * an unknown field gets 422 with an object as the message; a wrong key gets `{detail}`.
+ * Mistral's answers may be an array of parts, with the thinking before the text. The last message must be from a user. An
+ * unknown field gets 422 with an object as the message. A wrong key gets `{detail}`.
  */
 export function mistral({ parts = false }: { readonly parts?: boolean } = {}): Script {
   return (request) => {
@@ -51,8 +50,8 @@ export function mistral({ parts = false }: { readonly parts?: boolean } = {}): S
 }
 
 /**
- * Azure OpenAI: the deployment is in the path, `api-version` in the query, and the key in `api-key`; without the version it
- * returns 404.
+ * Azure OpenAI takes the deployment from the path, `api-version` from the query, and the key from `api-key`. Without the
+ * version it returns 404.
  */
 export function azure({ deployment = 'gpt' }: { readonly deployment?: string } = {}): Script {
   return (request) => {
@@ -82,7 +81,7 @@ export function azure({ deployment = 'gpt' }: { readonly deployment?: string } =
   }
 }
 
-/** OpenRouter: a public list of models; errors with the status as `code`. */
+/** OpenRouter's list of models is public. Its errors have the status as `code`. */
 export function openRouter({ trouble }: { readonly trouble?: 'credits' } = {}): Script {
   return (request) => {
     if (isModelList(request)) return reply.models('meta-llama/llama-3.2-3b-instruct')
@@ -101,8 +100,8 @@ export function openRouter({ trouble }: { readonly trouble?: 'credits' } = {}): 
 }
 
 /**
- * Anthropic's compatible endpoint: system and developer messages are hoisted to the beginning, so none is lost;
- * `response_format` is ignored, so the answer may be JSON in a code fence.
+ * Anthropic's compatible endpoint moves system and developer messages to the beginning, so none is lost. It ignores
+ * `response_format`, so the answer may be JSON in a code fence.
  */
 export function anthropic(): Script {
   return (request) => {
@@ -118,7 +117,7 @@ export function anthropic(): Script {
   }
 }
 
-/** Google's compatible endpoint: an error is an array of one element; a wrong key gets 400 in this form, too. */
+/** Google's compatible endpoint sends an error as an array of one element. A wrong key gets 400 in this form, too. */
 export function google(): Script {
   return (request) => {
     if (!isBearer(request)) {

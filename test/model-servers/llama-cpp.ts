@@ -5,8 +5,9 @@
  *     const server = await startModelServer({ script: llama.script })
  *     llama.prompts.at(-1)                              // what the model was given
  *
- * Seen on builds of February and July 2025 (`generation: 2025`) and of August 2026. What differs: since then `developer` is
- * read as `system`, and what a template rejects and schemas that it cannot enforce get 400 instead of 500.
+ * The behaviour was observed on builds of February and July 2025 (`generation: 2025`) and of August 2026. The newer builds read
+ * `developer` as `system`. They answer 400 instead of 500 when a template rejects a conversation or they cannot enforce a
+ * schema.
  */
 import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
 import { type ChatMessage, type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
@@ -15,13 +16,12 @@ import { answerTo, BYTES_PER_TOKEN, json, messagesOf, tokensOf, usualAnswer } fr
 export interface LlamaCppOptions {
   readonly template: ChatTemplate
   readonly generation?: 2025 | 2026
-  /** The context, to which prompts are cut; a token of this server is four bytes. Unlimited if absent. */
+  /** Prompts are cut to this context. One token of this server is four bytes. The context is unlimited by default. */
   readonly contextTokens?: number
   readonly answer?: (request: ChatRequest) => string
 }
 
 export class LlamaCpp {
-  /** The prompts of all completions so far, after a context shift. */
   readonly prompts: string[] = []
   readonly #options: LlamaCppOptions
 
@@ -33,7 +33,7 @@ export class LlamaCpp {
 
   #answer(request: Received): Reply {
     if (isModelList(request)) return json(200, models())
-    // Its routes exist with and without /v1.
+    // The routes of `llama-server` exist with and without /v1.
     if (!/^(\/v1)?\/chat\/completions$/.test(request.path)) {
       return failure(404, 'not_found_error', 'File Not Found')
     }
@@ -66,7 +66,6 @@ export class LlamaCpp {
     return answerTo(request, kept, answer(request))
   }
 
-  /** Errors caused by the request. */
   #reject(message: string): Reply {
     if (this.#options.generation !== 2026) return failure(500, 'server_error', message)
     const why = `Unable to generate parser for this template. Automatic parser generation failed: ${message}`
@@ -91,9 +90,9 @@ function developerAsSystem(message: ChatMessage): ChatMessage {
 }
 
 /**
- * For a template without a system role, each system message is prepended to the text of the following user message, or
- * becomes a user message if another role follows. In 2026 only the first is prepended to the text of the next message,
- * whatever its role, and is lost if there is none.
+ * Handles templates without a system role. In 2025, each system message is prepended to the text of the following user message,
+ * or becomes a user message if another role follows. In 2026, only the first is prepended to the text of the next message,
+ * whatever its role. It is lost if there is no next message.
  */
 function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026): ChatMessage[] {
   if (generation === 2026) {
@@ -120,7 +119,6 @@ function withoutSystem(messages: readonly ChatMessage[], generation: 2025 | 2026
   return result
 }
 
-/** The part of a schema that the grammar cannot express; null if there is none. */
 function schemaProblem(request: ChatRequest): string | null {
   const format = request.response_format
   if (format?.type !== 'json_schema') return null
@@ -128,7 +126,10 @@ function schemaProblem(request: ChatRequest): string | null {
   return unanchored ? "Pattern must start with '^' and end with '$'" : null
 }
 
-/** Cuts blocks of half the context from the beginning until the rest fits (`n_keep` 0): the client sees only the usage. */
+/**
+ * Cuts blocks of half the context from the beginning until the rest fits (`n_keep` 0). The client can notice this only from the
+ * usage.
+ */
 function shifted(prompt: string, promptTokens: number, contextTokens: number): string {
   const block = Math.floor(contextTokens / 2)
   const erased = Math.floor((promptTokens - block) / block)

@@ -1,7 +1,7 @@
 /**
- * The test servers behave like the real ones. The tables of the chat templates were recorded with llama.cpp's
+ * Tests that the test servers behave like the real ones. The tables of the chat templates were recorded with llama.cpp's
  * `llama-server`, built from its sources of July 2025 (commit 36c153248) and of August 2026, with the templates of its
- * repository. The check of model servers (src/cli/check/) tests the errors of the other servers.
+ * repository. The tests of the check of model servers (src/cli/check/) cover the errors of the other servers.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,14 +13,14 @@ import { Slots } from './slots.ts'
 
 const ROLE_OF = { s: 'system', d: 'developer', u: 'user', a: 'assistant' } as const
 
-/** Sequences of roles, each by its first letter. */
+/** Each letter is the first letter of a role. */
 const ORDERS = ['du', 'sdu', 'sduau', 'uasu', 'au', 'us', 'uu', 's']
 
 const [ok, lost] = ['ok', 'without developer; ok']
 
 /**
- * What was observed for each order in 2025, and where it differs in 2026: `ok`, or the roles whose text does not reach the
- * prompt, or the status.
+ * Lists what each order gave in 2025, and where 2026 differs: `ok`, the roles whose text does not reach the prompt, or the
+ * status.
  */
 const SEEN: { readonly [template in ChatTemplate]: readonly string[] } = {
   'qwen-2.5': [lost, lost, lost, ok, ok, ok, ok, ok],

@@ -11,13 +11,10 @@ const MINUTE_MS = 60_000
 export class ProviderRate {
   readonly limits: ProviderLimits
   readonly #kind: Enforced
-  /** Fixed minutes begin here. */
   readonly #offsetMs: number
   readonly #taken: { atMs: number; requests: number; tokens: number }[] = []
   #bucket: { atMs: number; requests: number; tokens: number }
-  /** The times at which it rejected requests. */
   readonly rejectedAtMs: number[] = []
-  /** All that it has accepted. */
   readonly accepted = { requests: 0, tokens: 0 }
 
   constructor(kind: Enforced, limits: ProviderLimits, offsetMs = 0) {
@@ -27,7 +24,6 @@ export class ProviderRate {
     this.#bucket = { atMs: 0, ...limits }
   }
 
-  /** Whether a request with this many tokens is accepted. */
   take(tokens: number, nowMs: number): boolean {
     const left = this.left(nowMs)
     if (left.requests < 1 || left.tokens < tokens) {

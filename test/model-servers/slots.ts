@@ -1,6 +1,6 @@
 /**
- * Slots of a model server: so many answers are generated at once, each takes a while, and the other requests wait inside
- * the server in their order. A client that closes its connection gives its slot, or its place in the queue, up.
+ * Limits a model server to a number of slots. The server generates that many answers at once, each takes a while, and the other
+ * requests wait in their order. A client that closes its connection gives up its slot or its place in the queue.
  *
  *     const slots = new Slots({ slots: 1, answerMs: 2_000, clock })
  *     server.script = () => slots.hold(reply.text('Done.'))
@@ -10,9 +10,9 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import type { Reply } from '../model-server.ts'
 
 export interface SlotsOptions {
-  /** How many answers are generated at once; 1 if absent. */
+  /** The default is 1. */
   readonly slots?: number
-  /** How long an answer takes once it has a slot; 0 if absent. */
+  /** An answer takes this long once it has a slot. The default is 0. */
   readonly answerMs?: number
   readonly clock?: Clock
 }
@@ -30,12 +30,10 @@ export class Slots {
     this.#clock = clock
   }
 
-  /** Requests waiting for a slot. */
   get queued(): number {
     return this.#queue.length
   }
 
-  /** The reply, sent when its request has held a slot for the duration of an answer. */
   hold(then: Reply): Reply {
     return (request, response, server) => {
       const begin = () => {

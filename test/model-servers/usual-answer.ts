@@ -1,9 +1,12 @@
-/** The answer of a well-behaved model: an example of the schema that it was given, an object for JSON, otherwise an echo. */
+/**
+ * Answers as a well-behaved model does: with an example of the schema that the model was given, with an object for JSON, or
+ * with an echo.
+ */
 import { makeExample, readSchema } from 'parley-json-schema'
 import { type ChatRequest, chatCompletion, echoOf, type Reply, reply } from '../model-server.ts'
 import type { ChatMessage } from './chat-templates.ts'
 
-/** Approximate, for English text. */
+/** This ratio is approximate, for English text. */
 export const BYTES_PER_TOKEN = 4
 
 export function usualAnswer(request: ChatRequest): string {
@@ -17,7 +20,7 @@ export function usualAnswer(request: ChatRequest): string {
   return format?.type === 'json_object' ? '{"answer":"an object"}' : echoOf(request)
 }
 
-/** The schema that an instruction ends with, on a line of its own; null if there is none. */
+/** An instruction may end with a schema on a line of its own. Returns null if there is none. */
 function schemaInText(request: ChatRequest): unknown {
   const texts = messagesOf(request).map(({ content }) => content)
   const text = texts.find((each) => each.includes('JSON Schema below'))
@@ -25,7 +28,7 @@ function schemaInText(request: ChatRequest): unknown {
   return text === undefined ? null : JSON.parse(text.slice(text.indexOf('{')).split('\n', 1)[0] ?? '')
 }
 
-/** A completion whose usage counts the prompt that the server built, not the conversation that it received. */
+/** `usage` counts the tokens of the prompt that the server built, not of the conversation that it received. */
 export function answerTo(request: ChatRequest, prompt: string, content: string, more: object = {}): Reply {
   const [input, output] = [tokensOf(prompt), tokensOf(content)]
   const usage = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
@@ -40,7 +43,7 @@ export function tokensOf(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN)
 }
 
-/** The messages with the text of their parts, for servers that read only text. */
+/** Some servers read only text, so the parts of a message become one text. */
 export function messagesOf({ messages }: ChatRequest): ChatMessage[] {
   return messages.map(({ role, content }) => ({ role, content: textOf(content) }))
 }

@@ -1,7 +1,7 @@
 /**
- * A server that behaves like vLLM's OpenAI-compatible server: it uses the model's chat template, and what that rejects gets
- * 400; answers are generated concurrently. Its own errors are objects inside `error`; those of FastAPI below it are `{detail}`;
- * a missing key gets `{error: "Unauthorized"}`.
+ * Behaves like vLLM's OpenAI-compatible server. It uses the model's chat template, and answers 400 to what the template
+ * rejects. Answers are generated concurrently. Its own errors are objects inside `error`, those of FastAPI below it are
+ * `{detail}`, and a missing key gets `{error: "Unauthorized"}`.
  */
 import { type ChatRequest, isModelList, type Received, type Reply, type Script } from '../model-server.ts'
 import { type ChatTemplate, renderChat, TemplateRejection } from './chat-templates.ts'
@@ -9,7 +9,7 @@ import { answerTo, json, messagesOf, usualAnswer } from './usual-answer.ts'
 
 export interface VllmOptions {
   readonly template: ChatTemplate
-  /** `--api-key`; the list of models requires it, too. */
+  /** The list of models requires this key, too. */
   readonly apiKey: string
 }
 

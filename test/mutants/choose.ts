@@ -1,4 +1,4 @@
-/** Draws mutants: from the same sources, the same seed draws the same ones, and a smaller count draws the first of them. */
+/** Draws mutants. From the same sources, the same seed draws the same mutants, and a smaller count draws the first of them. */
 import { createHash } from 'node:crypto'
 import { globSync, readFileSync } from 'node:fs'
 import { join, sep } from 'node:path'
@@ -8,27 +8,23 @@ import { type Edit, editsOf } from './operators.ts'
 export interface Mutant {
   /** The ID changes with the source, so that a report never mistakes a mutant of an earlier source for this one. */
   readonly id: string
-  /** The path relative to the root. */
   readonly file: string
   readonly line: number
   readonly operator: string
-  /** The whole source with the mistake. */
   readonly text: string
-  /** A unified diff. */
   readonly diff: string
 }
 
 export interface Choice {
   readonly count: number
   readonly seed: number
-  /** Folders of sources, relative to the root. */
+  /** The folders are relative to the root. */
   readonly folders: readonly string[]
 }
 
-/** A diff shows this many lines around a change. */
 const CONTEXT = 2
 
-/** Draws each place of the sources with equal probability, regardless of its number of edits. No mutant is drawn twice. */
+/** Each place of the sources has the same probability, regardless of its number of edits. No mutant is drawn twice. */
 export function choose(root: string, { count, seed, folders }: Choice): readonly Mutant[] {
   const random = new SeededRandom(seed)
   const places = folders.flatMap((folder) => sourcesIn(root, folder)).flatMap((file) => placesIn(root, file))

@@ -86,7 +86,7 @@ async function runAll(): Promise<void> {
   await Promise.all(Array.from({ length: number('jobs', 1) }, work))
 }
 
-// Exiting ends the tests and removes the copies.
+// An exit of this process ends the tests and removes the copies.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
 
 if (values.list) for (const { id, operator, diff } of chosen) print(`${id} ${operator}\n${diff}`)

@@ -13,7 +13,6 @@ import { SERVICE, TestPlan } from './test-plan.ts'
 import { TreeCopy } from './tree-copy.ts'
 import { type TryOptions, tryMutant } from './try-mutant.ts'
 
-/** What each operator makes of a source: the whole text of each mutant. */
 const EXAMPLES: readonly (readonly [operator: string, source: string, mutants: readonly string[]])[] = [
   ['negated condition', 'if (a) b()', ['if (!(a)) b()']],
   ['dropped !', 'x = !a', ['x = a']],
@@ -101,7 +100,7 @@ test('far below and far above', () => {
 `
 const FILE = 'src/queue/is-small.ts'
 
-/** Creates a project with a source and its test, which does not test the limit itself. */
+/** The test of the project does not test the limit itself, so a mutant of the limit survives. */
 function makeProject(t: TestContext): string {
   const root = mkdtempSync(join(tmpdir(), 'parley-mutants-test-'))
   t.after(() => rmSync(root, { recursive: true, force: true }))

@@ -1,6 +1,6 @@
 /**
- * The mistakes that programmers make: each operator turns a place of a source into edits, each of which is a mutant. Operators
- * do not know types, so some mutants do not compile; the run counts those as invalid.
+ * Makes mistakes that programmers make. Each operator turns a place of a source into edits, and each edit makes one mutant.
+ * Operators do not know types, so some mutants do not compile. The run counts those as invalid.
  */
 import { sqlEdits } from './sql-operators.ts'
 import { nodeIn, nodesIn, parse, type SyntaxNode, visit } from './syntax.ts'
@@ -9,16 +9,13 @@ export interface Edit {
   readonly operator: string
   readonly start: number
   readonly end: number
-  /** The text that replaces the source from `start` to `end`. */
   readonly by: string
 }
 
-/** What a mutation operator gets. `textOf` returns the text of a node. */
 interface Place {
   readonly node: SyntaxNode
   readonly around: readonly SyntaxNode[]
   readonly textOf: (node: SyntaxNode) => string
-  /** Returns the fields that the file reads of the object with this text. */
   readonly fieldsOf: (object: string) => readonly string[]
 }
 
@@ -50,7 +47,7 @@ const SWAPPED = [
   'CallExpression',
   'BinaryExpression',
 ]
-/** What a function with this return type may return instead. */
+/** A function with such a return type may return one of these constants instead. */
 const CONSTANTS: readonly (readonly [type: RegExp, constants: readonly string[]])[] = [
   [/^boolean$/, ['true', 'false']],
   [/^number$/, ['0', '1']],
@@ -93,7 +90,7 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
   },
   'dropped await': ({ node, around, textOf }) => {
     const argument = nodeIn(node, 'argument')
-    // What a function returns is awaited by its caller anyway, unless errors are caught here.
+    // The caller of a function awaits what the function returns, so an `await` there matters only if errors are caught here.
     const isReturned = ['ReturnStatement', 'ArrowFunctionExpression'].includes(around[0]?.type ?? '')
     const isCaught = around.some(({ type }) => type === 'TryStatement')
     if (node.type !== 'AwaitExpression' || !argument || (isReturned && !isCaught)) return []
@@ -176,7 +173,6 @@ function isNot(node: SyntaxNode): boolean {
   return node.type === 'UnaryExpression' && node.operator === '!'
 }
 
-/** Replaces the whole of a node by one of its parts. */
 function replaced(
   node: SyntaxNode,
   part: SyntaxNode | undefined,
@@ -223,7 +219,7 @@ function swappedFields(fields: readonly SyntaxNode[], textOf: Place['textOf']): 
   })
 }
 
-/** Returns the fields that are read of each object, by its text, in alphabetical order; without methods that are called. */
+/** Maps the text of each object to the fields that are read of it, in alphabetical order, without methods that are called. */
 function readFields(tree: SyntaxNode, textOf: Place['textOf']): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, Set<string>>()
   visit(tree, (node, around) => {

@@ -1,10 +1,13 @@
-/** Writes the report: a line of JSON for each mutant that has run, so that a later run continues it, and a table by folder. */
+/**
+ * Writes the report: a line of JSON for each mutant that has run, so that a later run continues the report, and a table by
+ * folder.
+ */
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import type { Mutant } from './choose.ts'
 import type { Outcome } from './try-mutant.ts'
 
 export interface Entry extends Omit<Mutant, 'text'>, Outcome {
-  /** Why no test can notice the mutant; added to a survivor by hand. */
+  /** Says why no test can notice the mutant. A person adds this to a survivor by hand. */
   readonly equivalent?: string
 }
 

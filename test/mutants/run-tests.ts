@@ -1,6 +1,6 @@
 /**
- * Runs test files in one process in the copy of the tree. At the first failure, or when nothing is reported for too long, it
- * ends the process with its children.
+ * Runs test files in one process in the copy of the tree. Ends the process and its children at the first failure, or when
+ * nothing is reported for too long.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,22 +13,19 @@ import type { TreeCopy } from './tree-copy.ts'
 export interface TestRun {
   readonly files: readonly string[]
   readonly environment: Readonly<Record<string, string>>
-  /** The longest time without a result of a test. */
   readonly idleMs: number
-  /** If false, all tests run. */
   readonly untilFailure: boolean
 }
 
 export interface TestResult {
-  /** `file > test` of the first failure, or another error; null if everything passed. */
+  /** The text is `file > test` for the first failure, or another error. Null means that everything passed. */
   readonly failure: string | null
-  /** Files whose tests all passed. */
   readonly passed: readonly string[]
 }
 
 const RUN_FILES = new URL('../support/run-files.ts', import.meta.url).href
 /**
- * Matches tests about the text of the sources, or about a bug that still exists: any change could break them, even one that is
+ * Matches tests about the text of the sources, or about a bug that still exists. Any change could break them, even one that is
  * no mistake.
  */
 const NOT_ABOUT_MISTAKES = '/still (has its one place|breaks a rule)/'
@@ -81,7 +78,6 @@ export async function runTests(copy: TreeCopy, run: TestRun): Promise<TestResult
   return { failure, passed }
 }
 
-/** Whether the sources in the copy compile. */
 export async function compiles(copy: TreeCopy): Promise<boolean> {
   const config = 'tsconfig.mutants.json'
   writeFileSync(

@@ -1,4 +1,4 @@
-/** Makes the same mistakes in SQL inside strings and templates: each pattern is replaced wherever it occurs. */
+/** Makes mistakes in SQL inside strings and templates. Each pattern is replaced wherever it occurs. */
 import type { Edit } from './operators.ts'
 import { nodesIn, type SyntaxNode } from './syntax.ts'
 
@@ -35,7 +35,6 @@ const RULES: readonly (readonly [operator: string, found: RegExp, by: string])[]
 
 const IN_COMMENT = /--[^\n]*$/
 
-/** The edits of a string, or of the fixed parts of a template. */
 export function sqlEdits(node: SyntaxNode, text: string): readonly Edit[] {
   if (node.type === 'Literal' && typeof node.value === 'string')
     return editsIn(node.start + 1, node.end - 1, text)

@@ -4,7 +4,7 @@ import { Parser } from 'acorn'
 
 const TypeScript = Parser.extend(tsPlugin())
 
-/** A node of the ESTree; each operator checks the fields that it reads. */
+/** Nodes have the form of ESTree. Each operator must check the fields that it reads. */
 export interface SyntaxNode {
   readonly type: string
   readonly start: number
@@ -37,10 +37,13 @@ export function nodesIn(node: SyntaxNode, field: string): readonly SyntaxNode[] 
   return Array.isArray(value) ? value.filter(isNode) : []
 }
 
-/** Wrappers of expressions. Every other node whose name begins like these is a type. */
+/** These nodes wrap expressions. Every other node whose name begins with `TS` is a type. */
 const EXPRESSIONS = ['TSAsExpression', 'TSNonNullExpression', 'TSSatisfiesExpression']
 
-/** Visits each node that runs: no types, imports and re-exports. Its ancestors are passed, the innermost first. */
+/**
+ * Leaves out nodes that do not run, such as types, imports and re-exports. `around` has the node's ancestors, the innermost
+ * first.
+ */
 export function visit(
   node: SyntaxNode,
   onNode: (node: SyntaxNode, around: readonly SyntaxNode[]) => void,

@@ -1,11 +1,13 @@
-/** Decides which tests can find a mistake in a file, and in which order to run them: only those that load the file. */
+/**
+ * Decides which tests can find a mistake in a file, and in which order to run them. A test that does not load the file cannot
+ * find it.
+ */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, posix, sep } from 'node:path'
 import { SOURCE_FOLDERS } from '../support/test-files.ts'
 
 export interface Stage {
   readonly name: 'nearest tests' | 'contract' | 'simulation' | 'service'
-  /** Paths relative to the root. */
   readonly files: readonly string[]
 }
 
@@ -13,7 +15,7 @@ const CONTRACT = /^src\/store\/(sqlite\/sqlite|postgres\/postgres)-store\.test\.
 /** These tests take minutes, and none of them is about one file. */
 const SLOW = /^test\/(browser|counts|generators|hostile|long|nodes|process|upgrade)\//
 const SIMULATION = 'test/simulation/simulation.test.ts'
-/** These use most of the service, over HTTP, in about a minute. */
+/** These tests use most of the service, over HTTP, in about a minute. */
 export const SERVICE: readonly string[] = [
   'test/http/creates.test.ts',
   'test/http/reads.test.ts',
@@ -42,7 +44,7 @@ export const SERVICE: readonly string[] = [
   'test/client/polling.test.ts',
   'test/client/retries.test.ts',
 ]
-/** Matches a static or dynamic import, or the URL of a thread's module. Types are not loaded. */
+/** Matches a static or dynamic import, or the URL of a thread's module. Imports of types load nothing, so they do not match. */
 const IMPORT = /^(?:import|export) type .*|(?:from|import|URL)\(?\s*['"](\.[^'"]+|parley-json-schema)['"]/gm
 const SCHEMAS = 'json-schema/src/index.ts'
 
@@ -61,7 +63,6 @@ export class TestPlan {
     this.#tests = files.filter((file) => file.endsWith('.test.ts')).toSorted()
   }
 
-  /** Returns the stages, without those in which no test loads the file. */
   stagesFor(file: string): readonly Stage[] {
     const loading = this.#tests.filter((test) => this.#reaches(test).has(file))
     const isLater = (test: string) => CONTRACT.test(test) || test === SIMULATION || SERVICE.includes(test)
@@ -78,7 +79,6 @@ export class TestPlan {
     return stages.filter(({ files }) => files.length > 0)
   }
 
-  /** Returns the files that a test loads, including itself. */
   #reaches(test: string): ReadonlySet<string> {
     const reached = new Set([test])
     for (const file of reached) for (const target of this.#imports.get(file) ?? []) reached.add(target)

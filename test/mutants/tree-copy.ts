@@ -1,6 +1,6 @@
 /**
- * Copies the tree so that one file can be replaced. Its files are hard links. Its packages link to those of the original, except
- * for workspaces, where a link would load the source without the mistake.
+ * Copies the tree so that one file can be replaced. The files are hard links. Packages link to those of the original, except
+ * workspaces, because such a link would load the source without the mistake.
  */
 import {
   chmodSync,
@@ -19,12 +19,12 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** Tests do not read these; packages are linked separately. */
+/** Tests need only the packages of these folders, which are linked separately. */
 const LEFT_OUT = ['node_modules', '.git', 'dist', 'coverage', 'data']
 
 export class TreeCopy {
   readonly root: string
-  /** The folder for the tests' temporary files, which a killed test does not remove. Each run has its own. */
+  /** Tests keep temporary files here. A killed test does not remove them, so each run has its own folder. */
   temporary: string
   readonly #original: string
   readonly #folder: string
@@ -41,7 +41,7 @@ export class TreeCopy {
     this.temporary = this.#makeTemporary()
   }
 
-  /** Writes a new file, because writing to the link would change the original. */
+  /** Writing to the hard link would change the original, so this writes a new file. */
   replace(file: string, text: string): void {
     rmSync(join(this.root, file))
     writeFileSync(join(this.root, file), text)
@@ -101,7 +101,7 @@ function link(source: string, target: string): void {
     linkSync(source, target)
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || error.code !== 'EXDEV') throw error
-    // Temporary files may be on another file system.
+    // Temporary files may be on another file system, where hard links are impossible.
     copyFileSync(source, target)
   }
 }

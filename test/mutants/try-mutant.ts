@@ -5,11 +5,9 @@ import type { Stage, TestPlan } from './test-plan.ts'
 import type { TreeCopy } from './tree-copy.ts'
 
 export interface Outcome {
-  /** A mutant that does not compile is invalid: nobody could commit it. */
+  /** A mutant that does not compile is invalid, because nobody could commit it. */
   readonly result: 'found' | 'survived' | 'invalid'
-  /** The stages that ran, with the number of files in each. */
   readonly ran: readonly string[]
-  /** The stage that found the mutant. */
   readonly stage?: Stage['name']
   readonly by?: string
   readonly seconds: number
@@ -20,7 +18,7 @@ export interface TryOptions {
   readonly copy: TreeCopy
   readonly idleMs: number
   readonly environment: Readonly<Record<string, string>>
-  /** Whether each file passes without a mutant; others are not used. All copies share this. */
+  /** Says whether a file passes without a mutant. Files that fail are not used. All copies share this map. */
   readonly known: Map<string, boolean>
   readonly print: (text: string) => void
 }
@@ -51,15 +49,12 @@ export async function tryMutant(mutant: Mutant, options: TryOptions): Promise<Ou
   }
 }
 
-/** Returns the store that a test's services use. Tests of a store use their own in any case. */
+/** Tests of a store use their own store in any case. */
 function storeOf(file: string): string {
   return file.includes('/postgres/') ? 'postgres' : 'sqlite'
 }
 
-/**
- * Runs files that have not run before on the unchanged sources, because a file that fails without a mutant would find every
- * mutant.
- */
+/** A file that fails without a mutant would find every mutant. So each file first runs once on the unchanged sources. */
 async function usableFiles(
   files: readonly string[],
   environment: Readonly<Record<string, string>>,

@@ -1,16 +1,14 @@
 /**
- * A network between a node and Postgres that can be cut during a statement: after Postgres got the statement, and before the
- * node gets the result. Only the database then knows the outcome.
+ * Runs a proxy between a node and Postgres whose connections can be cut during a statement: after Postgres got the statement,
+ * and before the node gets the result. Only the database then knows the outcome.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface CuttingProxy {
-  /** The URL of the database through this proxy. */
   readonly url: string
   /** Cuts the next connection on which a result arrives, or on which the result of this statement arrives. */
   cutAtNextAnswer(statement?: string): void
-  /** How many connections were cut before their result arrived. */
   cuts(): number
   /** Blocks all connections, including new ones, until `open` is called. */
   shut(): void
@@ -19,7 +17,6 @@ export interface CuttingProxy {
    * From now on, drops everything on the open connections, as if the host behind them had disappeared. New connections work.
    */
   silence(): void
-  /** How many connections were rejected while the proxy was shut. */
   turnedAway(): number
   close(): Promise<void>
 }
@@ -27,7 +24,7 @@ export interface CuttingProxy {
 export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl)
   const open = new Set<Socket>()
-  /** The text that must have been sent on a connection whose next result is cut; null to cut none. */
+  /** A connection on which this text was sent is cut at its next result. Null cuts none. */
   let cutting: string | null = null
   let shut = false
   let cuts = 0

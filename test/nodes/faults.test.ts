@@ -27,7 +27,7 @@ test(`${RESTARTS} immediate restarts of Postgres under load lose nothing`, async
     nodes: 3,
     upstream: models.baseUrl,
     databaseUrl: cluster.url(),
-    // On a busy machine, a node may really not reach the database for the usual lease of 3 s. It would then rightly count as
+    // On a busy machine, a node may really not reach the database for the usual lease of 3 s, and would then rightly count as
     // crashed.
     jobs: { lease_seconds: Math.max(LEASE_S, 10) },
   })
@@ -112,7 +112,10 @@ test('blocked tables and a full pool give 503 with Retry-After; then everything 
   assert.equal(await fleet.assertAllSettledOnce(), 2, 'what was refused is not stored')
 })
 
-/** Ends the load. Checks that all jobs that it was promised have their answers, and that no job was stored twice. */
+/**
+ * Ends the load. Asserts that all promised jobs have their answers, and that no job was stored twice. Returns the number of
+ * jobs.
+ */
 async function assertNothingLost({ signal }: TestContext, fleet: Fleet, load: Load): Promise<number> {
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
@@ -123,7 +126,6 @@ async function assertNothingLost({ signal }: TestContext, fleet: Fleet, load: Lo
   return fleet.assertAllSettledOnce()
 }
 
-/** Checks that each response is a 503 that says when to come again. */
 async function assertRefused(replies: readonly Promise<Reply>[]): Promise<void> {
   for (const { status, headers, text } of await Promise.all(replies)) {
     assert.equal(status, 503, text)
@@ -151,7 +153,7 @@ async function takeAllConnections(cluster: Cluster, nodes: readonly Server[]): P
       await assert.rejects(async () => {
         for (;;) await take()
       }, /too many clients|remaining connection slots/)
-      // Waits until the sessions have ended, because their slots are not free before that.
+      // The slots of the sessions are free only when the sessions have ended.
       const { rowCount } = await first.query(
         `select pg_terminate_backend(pid, ${ENDED_WITHIN_MS}) from pg_stat_activity
          where backend_type = 'client backend' and application_name <> 'taker'`,

@@ -1,6 +1,6 @@
 /**
- * Several nodes, as processes, on one Postgres, and callers who use any of them, as behind a load balancer: if a node does not
- * respond, the next one is tried.
+ * Runs several nodes, as processes, on one Postgres. Callers use any of them, as behind a load balancer: if a node does not
+ * respond, they try the next.
  *
  * ```ts
  * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })
@@ -28,16 +28,16 @@ export interface FleetOptions {
   /** Settings below `jobs`. The default lease is so short that tests can wait for its end. */
   readonly jobs?: Readonly<Record<string, number>>
   readonly settings?: Readonly<Record<string, unknown>>
-  /** A database in a separate cluster; if absent, one in the shared cluster. */
+  /** By default, the fleet uses a database in the cluster that tests share. */
   readonly databaseUrl?: string
-  /** How the nodes are started. A source file in another clone also creates the database. */
+  /** If the program is a source file in another clone, that clone also creates the database. */
   readonly program?: ProgramOptions
 }
 
-/** The lease in these tests, in seconds; with PARLEY_LONG=1, the default of real nodes. */
+/** With PARLEY_LONG=1, the lease is the default of real nodes. */
 export const LEASE_S = process.env.PARLEY_LONG ? 30 : 3
 /**
- * The jobs of a dead node must finish on other nodes within this time, in seconds. In the long form, this is the promise; in
+ * The jobs of a dead node must finish on other nodes within this time, in seconds. In the long form, this is the promise. In
  * the short form, it is what a busy machine needs.
  */
 export const TAKEN_OVER_S = process.env.PARLEY_LONG ? 45 : 20
@@ -53,7 +53,7 @@ export async function startFleet(t: Lifetime, options: FleetOptions): Promise<Fl
   const createKey = ['keys', 'create', '--account', 'acme', '--tier', 'user_max']
   const key = (await place.output(createKey, program)).trim()
   const fleet = new Fleet(place, databaseUrl, key)
-  // All nodes start at once, on the database that the command has created.
+  // The command has created the database, so all nodes can start at once.
   await Promise.all(Array.from({ length: options.nodes }, () => fleet.add(program)))
   return fleet
 }
@@ -72,7 +72,6 @@ export class Fleet {
     this.key = key
   }
 
-  /** Runs `parley …` on the same database. */
   parley(args: readonly string[]): Promise<Ended> {
     return this.#place.parley(args)
   }
@@ -93,13 +92,12 @@ export class Fleet {
     return caller
   }
 
-  /** Makes callers stop using this node. */
   remove(node: Server): void {
     this.nodes.splice(this.nodes.indexOf(node), 1)
   }
 
   /**
-   * Tries one node after the other until one responds. Returns null if a connection broke: the outcome is then unknown, and
+   * Tries one node after the other until one responds. Returns null if a connection broke. The outcome is then unknown, and
    * trying another node could do the work twice.
    */
   async ask(request: (caller: Caller) => Promise<Reply>): Promise<Reply | null> {
@@ -115,12 +113,10 @@ export class Fleet {
     }
   }
 
-  /** Reads rows of the database directly. */
   async rows(sql: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
     return this.#connected((client) => rowsOf(client, sql, values))
   }
 
-  /** Repeats the query until it returns true. */
   async until(signal: AbortSignal, sql: string, values: readonly unknown[] = []): Promise<void> {
     await this.#connected((client) =>
       eventually(
@@ -146,7 +142,6 @@ export class Fleet {
     await this.until(signal, 'select not exists (select 1 from open_jobs)')
   }
 
-  /** Checks that every stored job has an outcome and that none is open. Returns the number of jobs. */
   async assertAllSettledOnce(): Promise<number> {
     const [open] = await this.rows('select count(*)::int as jobs from open_jobs')
     const [left] = await this.rows(
@@ -158,7 +153,6 @@ export class Fleet {
   }
 }
 
-/** Returns the node's name, which is in its log. */
 export async function nodeName({ program }: Server): Promise<string> {
   const [, node = ''] = await program.logged(/"node":"(\w+)"/)
   return node

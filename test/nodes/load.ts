@@ -1,6 +1,6 @@
 /**
- * Callers that send requests to a fleet until they are stopped, and a ledger of what they were promised. The model server
- * answers slowly (`unhurried`). So there are always jobs in progress, but only some hundred per second: more would prove no
+ * Sends requests to a fleet until the load is stopped, and keeps a ledger of what the callers were promised. The model server
+ * answers slowly (`unhurried`), so some jobs are always in progress, but only some hundred per second. More would prove no
  * more, and would take the whole CPU.
  *
  * ```ts
@@ -19,12 +19,10 @@ import { Ledger } from '../process/ledger.ts'
 import type { Fleet } from './fleet.ts'
 
 const BATCH = 10
-/** How long a rejected caller waits before it tries again, in milliseconds. Without a pause, the server could not recover. */
+/** A rejected caller waits this long before it tries again. Without a pause, the server could not recover. */
 const AFTER_REFUSAL_MS = 50
 
-/**
- * How long each answer takes, in milliseconds. With 16 slots on each of three nodes, this allows at most 240 jobs per second.
- */
+/** Each answer takes this long. With 16 slots on each of three nodes, this allows at most 240 jobs per second. */
 const ANSWER_MS = 200
 
 export const unhurried: Script = () => (request, response, server) => {
@@ -35,9 +33,8 @@ let loads = 0
 
 export class Load {
   readonly ledger = new Ledger((content) => `echo: ${content}`)
-  /** The number of responses with 503; each of them has Retry-After. */
+  /** Each response with 503 must have a Retry-After. */
   refused = 0
-  /** The number of requests whose response never arrived. */
   cutOff = 0
   readonly #fleet: Fleet
   readonly #asking: Promise<unknown>
@@ -59,7 +56,6 @@ export class Load {
     await during(this.#asking, () => this.#accepted >= enough)
   }
 
-  /** Resolves when all callers have their last response. */
   async stop(): Promise<void> {
     this.#over = true
     await this.#asking

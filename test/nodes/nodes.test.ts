@@ -12,15 +12,13 @@ import { Load, unhurried } from './load.ts'
 const NODES = 3
 const ADMIN_TOKEN = 'an-admin-token-for-this-test'
 const KEYS = LONG ? 200 : 4
-/** How many keys are revoked at the same time. */
 const AT_ONCE = LONG ? 8 : 4
 /** Every node rejects a revoked key within this time. */
 const REJECTED_WITHIN_MS = 5000
-/** One in this many keys is revoked by a command; the others are revoked by a node. */
 const BY_COMMAND = 4
 
 const program = { env: { PARLEY_ADMIN_TOKEN: ADMIN_TOKEN } }
-/** The tests that need three nodes and leave three share these nodes, because starting nodes takes most of their time. */
+/** Starting nodes takes most of a test's time, so the tests that need three nodes and leave three share these. */
 const shared = await start({ after }, NODES)
 
 async function start(t: Lifetime, nodes: number) {
@@ -90,7 +88,7 @@ test('a rolling restart under load loses nothing and rejects nothing', async (t)
   await load.more(30)
   await load.stop()
   await load.ledger.readAll(fleet.caller(fleet.nodes[0]))
-  // The counts are equal, because a request whose connection was closed was not accepted.
+  // A request whose connection was closed was not accepted, so the counts must be equal.
   assert.equal((await fleet.assertAllSettledOnce()) - earlier, load.ledger.size)
   assert.equal(load.refused, 0)
   t.diagnostic(`${load.ledger.size} jobs, ${load.cutOff} requests met a closing connection`)
@@ -131,7 +129,6 @@ test(`${KEYS} keys revoked under load are rejected by all nodes within ${REJECTE
     assert.ok(response.ok, `${response.status}`)
     return ((await response.json()) as { data: Key }).data
   }
-  /** Waits until each node responds to the key with this status. */
   const answered = async ({ key }: Key, expected: number) => {
     const statuses = () => Promise.all(fleet.nodes.map((node) => statusOf(node, key)))
     await eventually(statuses, (all) => all.every((status) => status === expected), { signal: t.signal })

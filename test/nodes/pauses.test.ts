@@ -13,20 +13,20 @@ import type { ProgramOptions, Server } from '../process/server-process.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 import { type Fleet, nodeName, startFleet } from './fleet.ts'
 
-/** More than `max_attempts`: if pauses counted as crashes, the jobs would fail. */
+/** There are more pauses than `max_attempts`. If pauses counted as crashes, the jobs would fail. */
 const PAUSES = process.env.PARLEY_LONG ? 50 : 4
 const BLOCKS = process.env.PARLEY_LONG ? 50 : 1
 const OFTEN = BLOCKS === 1 ? 'once' : `${BLOCKS} times`
 const JOBS = 8
-/** The shortest possible lease in seconds, so that three leases pass quickly. */
+/** This is the shortest possible lease, so three leases pass quickly. */
 const LEASE_S = 1
-/** The lease of tests in which no lease may expire even on a busy machine, in seconds. */
+/** In some tests no lease may expire, even on a busy machine. */
 const SAFE_LEASE_S = 2
-/** How many seconds the promise allows in addition to `jobs.hang_seconds`. */
+/** The promise allows this many seconds in addition to `jobs.hang_seconds`. */
 const MOVED_WITHIN_S = 45
 const HANG_S = process.env.PARLEY_LONG ? 60 : 5
 
-/** Starts a fleet whose first node runs a batch. The model server does not answer before `finish`. */
+/** The first node runs a batch. The model server does not answer before `finish`. */
 async function start(
   t: TestContext,
   {
@@ -55,7 +55,6 @@ async function start(
   return { models, fleet, holder, other, ids }
 }
 
-/** Creates a batch on this node. Its jobs are handed off to the same node. */
 async function hold(
   fleet: Fleet,
   node: Server,
@@ -76,7 +75,6 @@ async function finish(t: TestContext, fleet: Fleet, models: ModelServerForTests)
   assert.deepEqual(await fleet.rows(`select id, error from outcomes where status <> 'completed'`), [])
 }
 
-/** Waits for the duration of three leases. */
 async function threeLeases(t: TestContext, fleet: Fleet, since: unknown, leaseS = LEASE_S): Promise<void> {
   const over = `select clock_timestamp() > $1::timestamptz + interval '${3 * leaseS} s'`
   await fleet.until(t.signal, over, [since])
@@ -110,8 +108,8 @@ test(`jobs whose node is stopped for three leases, ${PAUSES} times: none fails, 
     const since = await databaseTime(fleet)
     held.kill('SIGSTOP')
     await threeLeases(t, fleet, since)
-    // The other node has rescued all jobs. It calls the model only for the first, because each of them may have caused the
-    // crash.
+    // The other node has rescued all jobs. Each of them may have caused the crash, so that node calls the model only for the
+    // first.
     const taken = 'select count(*) > 0 from open_jobs where node = $1'
     await fleet.until(t.signal, taken, [await nodeName(free)])
     held.kill('SIGCONT')
@@ -184,7 +182,7 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
     line,
     /^{"level":50,"time":"[^"]+","node":"\w+","msg":"the event loop has not reported for .*"}$/,
   )
-  // Only one of the jobs runs, because each of them may have caused the crash.
+  // Each of the jobs may have caused the crash, so only one of them runs.
   await fleet.until(t.signal, 'select count(*) > 0 from open_jobs where node = $1', [await nodeName(other)])
   const seconds = (performance.now() - blockedMs) / 1000
   assert.ok(seconds < HANG_S + MOVED_WITHIN_S, `it took ${seconds} s`)
@@ -192,7 +190,6 @@ test('a node whose event loop is blocked permanently ends itself, and its jobs r
   t.diagnostic(`hang_seconds ${HANG_S}: the jobs ran on another node after ${seconds.toFixed(1)} s`)
 })
 
-/** Returns functions that block and unblock the event loop of a node that was started with `options`. */
 async function blocker(t: TestContext) {
   const file = join(await temporaryFolder(t), 'blocked')
   const module = new URL('./block-loop.ts', import.meta.url).href

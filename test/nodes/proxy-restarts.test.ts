@@ -1,7 +1,7 @@
 /**
- * Tests that no caller notices when nodes behind a reverse proxy restart one after the other: with the configurations in
- * deploy/, on TCP and Unix sockets, and with a proxy that is informed of a stopping node seconds late, as in Kubernetes. Needs
- * nginx or Caddy on the PATH.
+ * Tests that no caller notices when nodes behind a reverse proxy restart one after the other. Uses the configurations in
+ * deploy/, TCP and Unix sockets, and a proxy that learns seconds late that a node stops, as in Kubernetes. Needs nginx or Caddy
+ * on the PATH.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -23,11 +23,10 @@ import { LONG } from '../support/long-form.ts'
 const AS_ROOT = process.getuid?.() === 0 ? 'user root;\n' : ''
 const RESTARTS = 20
 const CALLERS = 24
-/** Longer than the pause between two health checks in the Caddyfile. */
+/** The pause between two health checks in the Caddyfile is shorter. */
 const LISTEN_S = 5
-/** In some runs, the proxy is informed this many milliseconds late that a node stops. */
+/** In some runs, the proxy learns this many milliseconds late that a node stops. */
 const LATE_MS = LISTEN_S * 600
-/** The number of requests between two restarts, and after the last one. */
 const ANSWERS_BETWEEN = 2000
 const ANSWER_MS = 20
 const CHAT = '/v1/chat/completions'
@@ -36,7 +35,7 @@ const FILE_MB = LONG ? 199 : 4
 const LINE_BYTES = 20_000
 const FILE_LINES = (FILE_MB * 1_000_000) / LINE_BYTES
 
-/** Where a node listens: as environment variables, and as an address in the proxy's configuration. */
+/** `env` is for the node, and `address` for the proxy's configuration. */
 interface Place {
   readonly env: Readonly<Record<string, string>>
   readonly address: string
@@ -48,7 +47,7 @@ interface Proxy {
   /** Returns the configuration in deploy/ with other addresses and without TLS, which would need a domain. */
   configured(text: string, socket: string, folder: string, nodes: readonly string[]): string
   readonly file: string
-  /** Why the proxy is not tested with nodes on Unix sockets; absent if it is. */
+  /** Says why the proxy is not tested with nodes on Unix sockets. The field is absent if it is. */
   readonly problemOnSockets?: string
   start(path: string): readonly string[]
   reload(path: string): readonly string[]
@@ -120,7 +119,7 @@ for (const proxy of [NGINX, CADDY]) {
 
 interface Run {
   readonly onSockets: boolean
-  /** Whether the proxy's configuration is changed, late, while a node is stopped. */
+  /** If true, the proxy's configuration is changed late, while a node is stopped. */
   readonly hearsLate: boolean
 }
 
@@ -146,7 +145,6 @@ async function restarts(t: TestContext, proxy: Proxy, { onSockets, hearsLate }: 
     assert.ok(node)
     node.program.kill('SIGTERM')
     const others = addresses.filter((address) => address !== node.at.address)
-    // The proxy is informed only after this time.
     if (hearsLate) await passed(LATE_MS).then(() => running.use(others))
     assert.deepEqual(await node.program.exited, { code: 0, signal: null })
     node.program = (await startNode(place, node.at)).program
@@ -217,7 +215,6 @@ function storedBytes({ database }: Installation): number {
   return Number(rows(database, 'select coalesce(sum(bytes), 0) as bytes from files')[0]?.bytes)
 }
 
-/** Returns a line of exactly `LINE_BYTES` bytes. */
 function lineOf(line: number): Buffer {
   const words = (length: number) => 'a word '.repeat(LINE_BYTES / 7).slice(0, length)
   const withText = (text: string) => {
@@ -232,7 +229,7 @@ function onSocket({ folder }: Installation, name: string): Place {
   return { env: { HOST: `unix:${path}` }, address: `unix:${path}` }
 }
 
-/** @param at where the node listened before; null for any port */
+/** @param at where the node listened before, or null for any port */
 async function startNode(place: Installation, at: Place | null): Promise<{ program: Program; at: Place }> {
   const program = place.spawn([process.execPath, MAIN, 'serve'], { env: at?.env ?? {} })
   const [, url = ''] = await program.line(/listening on (\S+)\n/)
@@ -269,7 +266,6 @@ async function startProxy(place: Installation, proxy: Proxy, nodes: readonly str
   }
 }
 
-/** Callers that send one create after the other. They do not retry. */
 class Callers {
   answers = 0
   readonly failures: string[] = []

@@ -1,5 +1,5 @@
 /**
- * Tests that this version takes over from another version that is running: on Postgres, nodes are replaced one at a time; on
+ * Tests that this version takes over from another version that is running. On Postgres, nodes are replaced one at a time. On
  * SQLite, this version opens the file of a killed server. TEST_OTHER_CLONE is the path of a clone of the other version, with
  * its packages installed:
  *
@@ -23,17 +23,15 @@ const skip = CLONE ? false : 'TEST_OTHER_CLONE names no clone of another version
 const main = resolve(CLONE ?? '', 'src/main.ts')
 const CALLERS = 6
 const BATCH = 10
-/** How many requests each combination of nodes accepts. */
 const REQUESTS = LONG ? 1000 : 60
-/** How many callbacks a node sends to one receiver at the same time. If the node is killed, their outcomes may be lost. */
+/** A node sends this many callbacks to one receiver at the same time. If the node is killed, their outcomes may be lost. */
 const IN_PROGRESS = 32
-/** How many jobs the killed server of the SQLite file had accepted, and how many of them it had sent to the model server. */
+/** `BACKLOG` counts the jobs that the killed server had accepted, `CALLED` those that it had sent to the model server. */
 const BACKLOG = LONG ? 5000 : 300
 const CALLED = BACKLOG / 3
 
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: Array(50).fill(0.5) } }
 
-/** The model server rejects these jobs, which then fail. */
 const isRejected = (content: string) => /5 job [01]$/.test(content)
 const contentOf = ({ body }: Received) => String(body.messages.at(-1)?.content)
 const script: Script = (request, index) =>
@@ -41,7 +39,7 @@ const script: Script = (request, index) =>
 
 type Send = (path: string, body: unknown, headers: Record<string, string>) => Promise<Reply | null>
 
-/** Jobs with idempotency keys, and their outcomes. Jobs in batches also have callbacks. */
+/** All jobs have idempotency keys. Jobs in batches also have callbacks. */
 class Jobs {
   readonly #receiver: Receiver
   readonly #callbacks = new Set<string>()
@@ -60,7 +58,7 @@ class Jobs {
     return this.#requests
   }
 
-  /** Repeats the same request until there is a response. Its key prevents that the jobs are created twice. */
+  /** Repeats the same request until there is a response. The key prevents that the jobs are created twice. */
   async create(name: string, count: number, send: Send): Promise<void> {
     const callback = { callback_url: `${this.#receiver.url}/hook` }
     const contents = Array.from({ length: count }, (_, index) => `${name} job ${index}`)
@@ -84,7 +82,7 @@ class Jobs {
   }
 
   /**
-   * Checks that each job has finished with its answer, or with the reason why it failed. Returns the results of reads, by job
+   * Asserts that each job has finished with its answer, or with the reason why it failed. Returns the results of reads, by job
    * ID.
    */
   async assertEnded(caller: Caller): Promise<ReadonlyMap<string, unknown>> {
@@ -103,8 +101,8 @@ class Jobs {
   }
 
   /**
-   * Checks that each callback arrived with what a read returns. If one arrived twice, it must have been in progress when its
-   * node was killed.
+   * Asserts that each callback arrived with what a read returns. A callback may arrive twice only if it was in progress when
+   * its node was killed.
    * @param killsMs when nodes were killed
    */
   async assertCalledBack(t: TestContext, read: ReadonlyMap<string, unknown>, killsMs: readonly number[]) {
@@ -185,7 +183,7 @@ test('nodes of another version are replaced one by one under load, with a kill o
   const read = await jobs.assertEnded(fleet.caller(fleet.nodes[0]))
   await jobs.assertCalledBack(t, read, killsMs)
   assert.equal(await fleet.assertAllSettledOnce(), jobs.count)
-  // A session reports its statistics when it ends, or earlier.
+  // Postgres may count the deadlocks of a session only when the session ends.
   await Promise.all(fleet.nodes.map((node) => node.stop()))
   const sessions = 'select count(*) = 1 from pg_stat_activity where datname = current_database()'
   await fleet.until(t.signal, sessions)

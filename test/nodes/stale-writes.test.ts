@@ -18,34 +18,29 @@ const PAIRS_AT_ONCE = 4
 const TRIALS = LONG ? 25 : 3
 const JOBS = 8
 const LAST = `job ${JOBS - 1}`
-/** The shortest possible lease, in seconds. */
 const LEASE_S = 1
 /** The node is stopped after at most this many turns of this event loop. Its settlements take about that long. */
 const MOST_TURNS = 60
 
-/** When the answers to the calls of the stopped node arrive, and when those to the calls of the other node. */
 const MOMENTS = [
   /** The jobs have finished on the other node when the stopped one continues. */
   'both before it goes on',
   /** The jobs are still running on the other node when the stopped one continues, so only the attempt distinguishes the two. */
   'its own before, the others after it went on',
-  /** Some settlements are in progress when the node is stopped. */
   'its own just before it stops',
 ] as const
 
-/** A node, and a model server that only this node calls. */
+/** Only this node calls the model server. */
 interface Place {
   readonly name: string
   readonly server: Server
   readonly models: ModelServerForTests
-  /** Which answers the model server holds back. */
   stalls: 'all' | 'last job' | 'none'
 }
 
 interface Pair {
   readonly fleet: Fleet
   readonly places: readonly [Place, Place]
-  /** The last call for each content, on either node. */
   readonly lastCall: Map<string, { readonly place: string; readonly answer: string }>
   readonly random: Random
 }
@@ -110,7 +105,6 @@ async function startPair(t: TestContext): Promise<Pair> {
   return { fleet, places: [await start(first), await start(second)], lastCall, random }
 }
 
-/** Runs one trial. Checks how its jobs ended, and returns their outcomes. */
 async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<Outcome[]> {
   const { fleet, places, random } = pair
   const [held, other] = trial % 2 === 0 ? places : ([places[1], places[0]] as const)
@@ -148,7 +142,7 @@ async function stopAndGoOn(t: TestContext, pair: Pair, trial: number): Promise<O
   }
   const before = await outcomesOf(fleet, ids)
   held.server.kill('SIGCONT')
-  // Then the node runs nothing, and has stored every answer that it received.
+  // Once the node runs nothing, it has stored every answer that it received.
   const running = () => metric(held.server.url, 'parley_jobs_running')
   await eventually(running, (jobs) => jobs === 0, { signal: t.signal })
   assert.deepEqual(await outcomesOf(fleet, ids), before, `a stale write: ${moment}`)
@@ -173,7 +167,6 @@ async function allEnded({ signal }: TestContext, fleet: Fleet, ids: readonly str
   ])
 }
 
-/** Returns the outcomes of these jobs, ordered by ID. */
 async function outcomesOf(fleet: Fleet, ids: readonly string[]): Promise<Outcome[]> {
   const rows = await fleet.rows(
     'select id, node, attempt, content from outcomes where id = any($1::uuid[]) order by id',

@@ -72,7 +72,6 @@ test('the server does not run as root', {
   assert.notEqual(statSync(`/proc/${cluster.pid}`).uid, 0)
 })
 
-/** A script that starts a cluster, prints its folder, and keeps running. */
 const HOLD = `
   import { startCluster } from '${new URL('cluster.ts', import.meta.url)}'
   const cluster = await startCluster()
@@ -103,7 +102,6 @@ function runs(pid: number): boolean {
   }
 }
 
-/** Resolves when the folder has been removed. */
 async function removal(folder: string, signal: AbortSignal): Promise<void> {
   const watcher = watch(dirname(folder))
   try {

@@ -1,6 +1,6 @@
 /**
- * A real Postgres with its own data folder and port, which tests can stop and start. Commits are written to the disk as in
- * production, because tests with their own cluster are about that.
+ * Runs a real Postgres with its own data folder and port, which tests can stop and start. Commits are written to the disk as in
+ * production, because tests need their own cluster to test exactly that.
  *
  * ```ts
  * const cluster = await startCluster()
@@ -21,13 +21,12 @@ import { home } from './home.ts'
 import { ENVIRONMENT, type Installation, installation, runAs } from './installation.ts'
 
 export interface ClusterOptions {
-  /** Settings that are added to SETTINGS or replace them. */
+  /** These settings replace or extend `SETTINGS`. */
   readonly settings?: Readonly<Record<string, string | number>>
-  /** A free port if absent. */
   readonly port?: number
 }
 
-/** How Postgres stops. `fast` ends all sessions and shuts down in order; `immediate` stops as in a crash. */
+/** `fast` ends all sessions and shuts down in order. `immediate` stops as in a crash. */
 export type Stop = 'fast' | 'immediate'
 
 const SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const
@@ -41,7 +40,7 @@ const SETTINGS = {
   synchronous_commit: 'on',
 }
 
-/** The timeout of a start in milliseconds. Recovery takes seconds on a busy machine. */
+/** Recovery takes seconds on a busy machine, so a start may take this long. */
 const START_MS = 60_000
 
 /** Resolves when the cluster accepts connections. */
@@ -55,7 +54,6 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     } catch (error) {
       const portTaken = cluster.log().includes('could not bind')
       await cluster.stop()
-      // Another process has taken the port, so a different one is tried.
       if (portTaken && options.port === undefined && attempt < 5) continue
       throw error
     }
@@ -98,13 +96,12 @@ export class Cluster {
     return `postgres://postgres@127.0.0.1:${this.port}/${database}`
   }
 
-  /** The process ID of the server. Its sessions are other processes. */
+  /** The server's sessions are other processes. */
   get pid(): number {
     if (this.#server?.pid === undefined) throw new Error('the cluster does not run')
     return this.#server.pid
   }
 
-  /** Resolves when the cluster accepts connections. */
   async start(): Promise<void> {
     if (this.#server) throw new Error('the cluster runs already')
     const log = openSync(this.#log, 'a')
@@ -113,13 +110,12 @@ export class Cluster {
       ...this.#installation.account,
       cwd: this.folder,
       env: ENVIRONMENT,
-      // The server is not in the process group of the tests, because it would then be interrupted by Ctrl-C; the watcher ends
-      // it.
+      // Ctrl-C must not interrupt the server, so it gets its own process group. The watcher ends it.
       detached: true,
       stdio: ['ignore', 'ignore', log],
     })
     closeSync(log)
-    // The server does not keep this process alive; calls that wait for it do.
+    // The server must not keep this process alive. Calls that wait for the server do.
     server.unref()
     const { pid } = server
     if (pid === undefined) {
@@ -145,19 +141,16 @@ export class Cluster {
     await exited
   }
 
-  /** Stops and starts the cluster on the same port and with the same data. */
   async restart(how: Stop): Promise<void> {
     await this.stopNow(how)
     await this.start()
   }
 
-  /** Stops the cluster permanently, and deletes its files. */
   async stop(): Promise<void> {
     await this.stopNow('immediate')
     await rm(this.folder, { recursive: true, force: true })
   }
 
-  /** Returns the server's log since its first start. */
   log(): string {
     return readFileSync(this.#log, 'utf8')
   }
@@ -179,7 +172,7 @@ export class Cluster {
     }
   }
 
-  /** Whether the server that responds is this cluster. Another Postgres may have taken its port. */
+  /** Another Postgres may have taken the port, so this checks that the server that responds is this cluster. */
   async #answers(): Promise<boolean> {
     const client = new Client(this.url())
     // Errors of an established connection are reported twice: here and by the call.
@@ -197,8 +190,8 @@ export class Cluster {
 }
 
 /**
- * Returns a free port below the range from which systems take ports for outgoing connections. From that range, an outgoing
- * connection could take the port while the cluster restarts; a connection to the port could even connect to itself.
+ * The port is below the range from which systems take ports for outgoing connections. An outgoing connection could take a port
+ * of that range while the cluster restarts. A connection to the port could even connect to itself.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
@@ -209,7 +202,6 @@ export async function freePort(): Promise<number> {
       await once(server, 'listening')
       return port
     } catch {
-      // The port is already in use.
     } finally {
       server.close()
     }

@@ -1,4 +1,4 @@
-/** A Postgres connection of the test itself, in addition to Parley's. */
+/** Opens a Postgres connection of the test itself, in addition to Parley's. */
 import { Client, type ClientConfig } from 'pg'
 import type { Lifetime } from '../parley.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Creates an empty schema or database in Postgres for one test. It is in the database of TEST_DATABASE_URL. If that is not set,
- * it is in the cluster of the test run; in a file that runs alone, it is in a cluster that lives as long as the process.
+ * Creates an empty schema or database in Postgres for one test: in the database of TEST_DATABASE_URL if that is set, otherwise
+ * in the cluster of the test run. A file that runs alone starts a cluster that lives as long as the process.
  *
  * ```ts
  * const url = await freshDatabase(t)       // quick: a separate schema
@@ -12,12 +12,12 @@ import { Pool } from 'pg'
 import type { Lifetime } from '../parley.ts'
 import { startCluster } from './cluster.ts'
 
-/** The environment variable with the URL of the cluster that global-setup.ts has started. */
+/** global-setup.ts sets this environment variable to the URL of its cluster. */
 export const CLUSTER = 'PARLEY_TEST_POSTGRES'
 
 /**
- * Creates a separate schema, which every connection with this URL uses. Notifications and advisory locks belong to the whole
- * database, so those of other tests are visible.
+ * Every connection with the returned URL uses a separate schema. Notifications and advisory locks belong to the whole database,
+ * so those of other tests are visible.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
   const schema = uniqueName()
@@ -26,7 +26,6 @@ export async function freshDatabase(t: Lifetime): Promise<string> {
   return urlOfSchema(schema)
 }
 
-/** Returns a URL whose connections use the schema. */
 export async function urlOfSchema(schema: string): Promise<string> {
   const url = new URL(await sharedUrl())
   const options = [url.searchParams.get('options'), `-c search_path=${schema}`].filter(Boolean).join(' ')
@@ -36,7 +35,6 @@ export async function urlOfSchema(schema: string): Promise<string> {
   return url.href
 }
 
-/** Creates a separate database. At the end of the test, its remaining connections are closed. */
 export async function freshRealDatabase(t: Lifetime): Promise<string> {
   const database = uniqueName()
   await administer(`create database ${database} template template0 encoding 'UTF8' locale 'C'`)
@@ -62,8 +60,8 @@ export function uniqueName(): string {
 let connections: Promise<Pool> | undefined
 
 /**
- * Runs a statement on connections that the process keeps, because opening a connection costs more than most statements. Fails
- * if the statement must wait for a session that a test has left open.
+ * Opening a connection costs more than most statements, so the process keeps these connections. Fails if the statement must
+ * wait for a session that a test has left open.
  */
 export async function administer(
   statement: string,
@@ -80,7 +78,7 @@ async function connect(): Promise<Pool> {
     connectionString,
     max: 3,
     idleTimeoutMillis: 0,
-    // Idle connections do not keep the process alive.
+    // Idle connections must not keep the process alive.
     allowExitOnIdle: true,
     lock_timeout: 20_000,
   })
@@ -91,8 +89,8 @@ async function connect(): Promise<Pool> {
 
 /**
  * Runs `end` after all other hooks. Hooks run in the order in which they were added, and whatever uses the database adds its
- * hooks later. A hook that is added by a hook of a test runs last. In a file, such a hook would run at once, so `end` runs when
- * the process ends.
+ * hooks later. A hook that a test's hook adds runs last. In a file, such a hook would run at once, so `end` runs when the
+ * process ends.
  */
 export function afterAllElse(t: Lifetime, end: () => Promise<unknown>): void {
   if (t.after === after) process.once('beforeExit', () => void end())

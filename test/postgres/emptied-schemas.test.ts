@@ -3,7 +3,6 @@ import test, { type TestContext } from 'node:test'
 import { connectPostgres } from './connection.ts'
 import { emptyTables } from './emptied-schemas.ts'
 
-/** Runs statements in a schema, as a separate test. Returns the schema's name. */
 async function testWith(t: TestContext, ...statements: string[]): Promise<unknown> {
   let name: unknown
   await t.test('works in it', async (inner) => {
@@ -18,7 +17,7 @@ async function testWith(t: TestContext, ...statements: string[]): Promise<unknow
 }
 
 const ACCOUNT = `insert into accounts (name, tier, secret) values ('acme', 'user_max', '')`
-/** Inserts a job into the partition of today, and one into the default partition. */
+/** One job goes into today's partition, the other into the default partition. */
 const JOBS = `insert into jobs (id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, messages, response_format)
   select id, 'acme', 'user_max', 'gpt-5', 0, 0, 0, '', ''
   from unnest(array[uuidv7(), '00000000-0000-7000-8000-000000000000']) as id`

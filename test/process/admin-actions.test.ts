@@ -12,9 +12,7 @@ import { assertEnded, reported } from './mistakes.ts'
 import { type Installation, installation, type Server } from './server-process.ts'
 
 const ADMIN_TOKEN = 'admin-token-for-tests'
-/** A running server applies what a command changed within this time, in milliseconds. */
 const KNOWN_WITHIN_MS = 5000
-/** The call of a cancelled job ends within this time, in milliseconds. */
 const ENDED_WITHIN_MS = 1000
 
 interface Shared {
@@ -24,14 +22,12 @@ interface Shared {
 }
 
 interface Place extends Shared {
-  /** The account of this test. Its key belongs to the caller. */
   readonly account: string
   readonly caller: Caller
-  /** How many calls the model server had received before the test. */
   readonly called: number
 }
 
-/** Starts a server that all tests on a store share, because starting one takes longer than most of the tests. */
+/** Starting a server takes longer than most of the tests, so all tests on a store share one. */
 async function start(database: Database): Promise<Shared> {
   const models = await startModelServer()
   after(() => models.close())
@@ -59,13 +55,13 @@ function within(ask: () => Promise<Reply>, accept: (reply: Reply) => boolean): P
 const onSqlite = await start({})
 const onPostgres = await start({ databaseUrl: await freshDatabase({ after }) })
 
-/** Declares a test on both stores: of what a command changes, and a running server must notice. */
+/** A running server must notice what the command changes, and the stores differ in how it does. */
 function both(name: string, work: (place: Place) => Promise<void>): void {
   test(`${name} (SQLite)`, async () => work(await withAccount(onSqlite)))
   test(`${name} (Postgres)`, async () => work(await withAccount(onPostgres)))
 }
 
-/** Declares a test of what a command does and prints. test/http/admin/ tests the same actions on both stores. */
+/** Runs on one store only, because test/http/admin/ tests the same actions on both. */
 function one(name: string, work: (place: Place) => Promise<void>): void {
   test(name, async () => work(await withAccount(onSqlite)))
 }
@@ -76,7 +72,7 @@ both(
     models.script = () => reply.stall()
     const waiting = caller.single('stalls')
     await models.received(called + 1)
-    // The waiting caller does not know the ID yet, and the job's status is stored after its call has started.
+    // The caller that waits does not know the ID yet, and the job's status is stored after its call has started.
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
     const openJob = async () => {
       const open = await fetch(`${url}/admin/api/jobs?status=assigned`, { headers })

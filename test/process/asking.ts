@@ -1,5 +1,5 @@
 /**
- * `parley send`, `job` and `batch`, with a server as another process.
+ * Runs `parley send`, `job` and `batch`, with a server as another process.
  *
  * ```ts
  * const { place, ask } = await startAsking(t)
@@ -25,17 +25,14 @@ export interface Asking {
   readonly place: Installation
   readonly server: Server
   readonly key: string
-  /** Runs `parley …` to its end. The URL and the key are in its environment. */
+  /** Runs `parley …` to its end. The environment contains the server's URL and a key. */
   ask(args: readonly string[], options?: AskOptions): Promise<Ended>
-  /** Starts `parley …` as a process that the test can watch and end midway. */
   begin(args: readonly string[], options?: AskOptions): Program
-  /** Writes a file into the folder in which the commands run. */
   write(name: string, text: string): Promise<string>
 }
 
 type AskOptions = Pick<ProgramOptions, 'env' | 'stdin'>
 
-/** Starts a server on a free port, and returns client commands for it. */
 export async function startAsking(t: Lifetime, options: InstallationOptions = {}): Promise<Asking> {
   const place = await installation(t, options)
   const server = await place.start()
@@ -59,12 +56,10 @@ export async function startAsking(t: Lifetime, options: InstallationOptions = {}
   }
 }
 
-/** Starts the server again on the same port. */
 export function startAgain({ place, server }: Asking): Promise<Server> {
   return place.start({ env: { PORT: new URL(server.url).port } })
 }
 
-/** Returns a line of an input file for `parley batch`. */
 export function jobLine(content: string, more: object = {}): string {
   return JSON.stringify({
     model: 'gpt-5-mini',

@@ -8,7 +8,7 @@ import { assertEnded, reported } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
 const PASSWORD = 'pass-word-that-nobody-sees'
-/** The limit of file sizes, in blocks of 512 bytes. */
+/** The limit is in blocks of 512 bytes. */
 const LIMIT_BLOCKS = 64
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 

@@ -18,7 +18,7 @@ import { startServer } from './started-server.ts'
 
 const BACKUPS = LONG ? 10 : 1
 const CALLERS = LONG ? 16 : 6
-/** The number of jobs before the first backup, so that it takes a while. */
+/** The database has this many jobs before the first backup, so that the backup takes a while. */
 const JOBS = LONG ? 30_000 : 500
 const HELD = 12
 const MAX_TRIES = 30
@@ -28,24 +28,20 @@ const PADDING = 'x'.repeat(2000)
 interface Backup {
   readonly file: string
   readonly says: Readonly<Record<string, unknown>> & { readonly jobs: Readonly<Record<string, number>> }
-  /** The jobs that were acknowledged before the backup began. */
   readonly before: readonly string[]
 }
 
-/** Callers that keep sending requests to a server. */
 class BackupLoad {
-  /** The IDs of the jobs, in the order in which they were acknowledged. */
   readonly ids: string[] = []
   #over = false
   #asking: Promise<unknown> = Promise.resolve()
 
   start(callers: readonly Caller[]): void {
     this.#asking = Promise.all(callers.map((caller, index) => this.#askOnAndOn(caller, `caller ${index}`)))
-    // `reached` and `stop` throw the error.
+    // `reached` and `stop` report the error, so Node must not report it as unhandled before that.
     this.#asking.catch(() => {})
   }
 
-  /** Resolves when this many jobs have been acknowledged. */
   reached(jobs: number): Promise<void> {
     return during(this.#asking, () => this.ids.length >= jobs)
   }
@@ -103,8 +99,8 @@ test(`backups under load (${BACKUPS}): each holds all that was acknowledged befo
 })
 
 /**
- * Checks that an interrupted backup leaves no file with the requested name, and no file at all if it could clean up. If a
- * backup ends before the signal, the next one is tried.
+ * An interrupted backup must leave no file with the requested name, and no file at all if it could clean up. If a backup ends
+ * before the signal, the next one is tried.
  */
 async function leavesNothing(
   place: Installation,
@@ -139,7 +135,6 @@ function checked(file: string): unknown[] {
   return rows.map((row) => ({ ...row }))
 }
 
-/** Resolves when the program is writing a backup. */
 async function partial(folder: string, program: Program): Promise<void> {
   const before = readdirSync(folder).length
   while (readdirSync(folder).length === before) {

@@ -10,7 +10,10 @@ import { jobLine, rowsOf, startAsking } from './asking.ts'
 import { assertEnded, reportEach, reported } from './mistakes.ts'
 import { startReadGate } from './read-gate.ts'
 
-/** The tests share a server and a model server. They use different conversations, because equal ones are cached. */
+/**
+ * The tests share a server and a model server. They use different conversations, because the server caches the answers of equal
+ * ones.
+ */
 const models = await startModelServer({
   script: ({ body }) => {
     if (body.response_format) return reply.text('{"river": "Amur"}')
@@ -202,7 +205,6 @@ test('user errors and rejected requests have their own exit codes', async (t) =>
   assert.deepEqual(filesLike(/\.lock$/), [])
 })
 
-/** Returns a line of a batch file of OpenAI. */
 const openaiLine = (custom_id: string | undefined, body: object, over: object = {}) => {
   const messages = [{ role: 'user', content: 'x' }]
   const line = { custom_id, method: 'POST', url: '/v1/chat/completions' }

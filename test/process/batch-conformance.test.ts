@@ -15,7 +15,6 @@ const right = (line: number) => result(`line-${line}`, `The answer to line-${lin
 test('a server that loses, doubles, mixes up and repeats lines', async (t) => {
   const modelPort = await freePort()
   const files: Readonly<Record<string, readonly unknown[]>> = {
-    // Line 4 is lost.
     output: [right(0), right(1), right(1), result('line-2', 'Another answer.'), right(7), right(99)],
     error: [{ custom_id: 'line-3', error: { code: 'batch_expired' } }],
   }

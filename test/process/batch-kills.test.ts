@@ -15,13 +15,10 @@ const LINES = LONG ? 50_000 : 1000
 /** In the long form, the file has nearly 200 MB, which is the limit. */
 const LINE_BYTES = LONG ? 3800 : 0
 const KILLS = LONG ? 10 : 2
-/**
- * How long each answer takes, in milliseconds. In the short form, it is so long that the batch does not end while a node
- * restarts.
- */
+/** In the short form, an answer takes so long that the batch does not end while a node restarts. */
 const ANSWER_MS = LONG ? 20 : 400
 const env = { OPENAI_MAX_CONCURRENCY: LONG ? '256' : '32' }
-/** How much memory a server may take in addition to an idle one. */
+/** A server may take this much memory in addition to an idle one. */
 const MAX_MIB = 250
 /** The lease is so short that the test can wait for its end. */
 const settings = { jobs: { lease_seconds: 3, max_attempts: 1000 } }
@@ -69,7 +66,6 @@ async function kills(t: TestContext, count: number): Promise<void> {
   assert.ok(moreMiB <= MAX_MIB, `${moreMiB} MiB`)
 }
 
-/** Starts a node that keeps its port when it is killed, and measures the memory of its processes. */
 async function watchedNode(t: TestContext, place: Installation) {
   let server = await place.start({ env })
   const { url } = server

@@ -16,12 +16,13 @@ import { Random } from './random.ts'
 import { jobsByContent } from './rows.ts'
 
 const LINES = LONG ? 5000 : 420
-/** How many unfinished jobs a run has on the server at most. */
 const AT_ONCE = 80
-/** How many unfinished jobs an account of the tier user_pro may have. */
 const MAX_OPEN_JOBS = 20
 
-/** The model server counts its requests by content. It answers those that `isHeld` accepts only when `answer` is called. */
+/**
+ * The model server counts its requests by content. If `isHeld` accepts a request's content, it answers only when `answer` is
+ * called.
+ */
 const calls = new Map<string, number>()
 let isHeld = (_content: string) => false
 let called = 0
@@ -43,7 +44,6 @@ function answer(): void {
   models.release()
 }
 
-/** Resolves when the model server has got this many more requests. */
 const calledMore = (count: number) => models.received(called + count)
 
 const settings = {
@@ -62,7 +62,7 @@ let runs = 0
 
 type Run = Awaited<ReturnType<typeof newRun>>
 
-/** Writes an input file for an account of its own, with contents of its own. Returns what is done with it. */
+/** Writes an input file with its own account and contents, so that its jobs can be told apart. */
 async function newRun(lines: number, asking = shared, tier = 'user_max') {
   const account = `account-${++runs}`
   const key = await asking.place.key(account, tier)
@@ -72,7 +72,6 @@ async function newRun(lines: number, asking = shared, tier = 'user_max') {
   const out = `${path}.results.jsonl`
   const options = { env: { PARLEY_API_KEY: key } }
   const ask = (...args: readonly string[]) => asking.ask(['batch', path, ...args], options)
-  /** Starts `parley batch` as a process. */
   const begin = (...args: readonly string[]) => asking.begin(['batch', path, ...args], options)
   /** Starts a run, and waits until its first `count` jobs are at the model server, which answers none of them. */
   const beginHeld = async (count: number, ...args: readonly string[]) => {
@@ -82,7 +81,6 @@ async function newRun(lines: number, asking = shared, tier = 'user_max') {
     await arrived
     return program
   }
-  /** Checks that the run has a result of each line in order. */
   const assertResults = async () => {
     const rows = rowsOf(await readFile(out, 'utf8'))
     assert.deepEqual(
@@ -95,26 +93,22 @@ async function newRun(lines: number, asking = shared, tier = 'user_max') {
   return {
     ...{ account, key, contents, text, path, out, journal: `${out}.journal` },
     ...{ ask, begin, beginHeld, assertResults },
-    /** Starts a run, and interrupts it when all of its jobs are at the model server. */
     async interrupt(...args: readonly string[]) {
       const program = await beginHeld(lines, ...args)
       program.kill('SIGINT')
       await program.exited
       return program
     },
-    /** Resumes the run, which must end with all results. Returns what it says. */
     async resume(...args: readonly string[]) {
       const ended = await ask(...args)
       assert.equal(ended.code, 0, ended.stderr)
       await assertResults()
       return ended.stderr
     },
-    /** Checks how often the jobs of each line were run, or are stored: once unless said otherwise. */
     assertEach(counts: ReadonlyMap<string, number>, expected = 1) {
       const wrong = contents.filter((content) => counts.get(content) !== expected)
       assert.deepEqual(wrong, [])
     },
-    /** Waits until the account reads this of itself. */
     async reads(state: string) {
       const caller = asking.server.caller(key)
       await eventually(
@@ -131,7 +125,7 @@ async function forgetResponse({ journal }: Run): Promise<void> {
   await writeFile(journal, `${first}\n${sending}\n`)
 }
 
-/** Changes the journal as if its batches had been sent this many seconds ago. */
+/** Changes the journal as if its batches had been sent `ageS` seconds ago. */
 async function age({ journal }: Run, ageS: number): Promise<void> {
   const at = Math.floor(Date.now() / 1000) - ageS
   await writeFile(journal, (await readFile(journal, 'utf8')).replaceAll(/"at":\d+/g, `"at":${at}`))
@@ -145,7 +139,8 @@ async function killedTwice(t: TestContext, asking = shared): Promise<void> {
     const moment = calledMore(AT_ONCE + 10 + random.below(LINES * 0.1))
     const program = run.begin('--concurrency', String(AT_ONCE))
     await moment
-    // The random number of turns varies the moment of the kill, because each event is the end of something.
+    // Each event is the end of something, so a kill right after an event would always come at the same moments. A random number
+    // of turns varies the moment.
     for (let turns = random.below(200); turns > 0; turns--)
       await new Promise((resolve) => setImmediate(resolve))
     program.kill('SIGKILL')

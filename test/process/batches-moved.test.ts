@@ -1,6 +1,6 @@
 /**
- * Tests that after a backup and after a copy to Postgres, a batch continues in the middle of its lines, and the event of
- * another one is still sent.
+ * Tests that a batch continues in the middle of its lines after a backup and after a copy to Postgres, and that the event of
+ * another batch is still sent.
  */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ test('batches are in backups and copies, with their files, and continue from the
 
   const { id: endedId } = await submitBatch(clientOf(old), ['one', 'two'])
   await endOf(old, endedId)
-  // The first attempt to send the event fails; the next one is due in an hour.
+  // The first attempt to send the event fails. The next one is due in an hour.
   await receiver.received(1)
   const { id: openId } = await submitBatch(clientOf(old), ['three', 'stalls'])
   await models.received(4)
@@ -59,7 +59,6 @@ test('batches are in backups and copies, with their files, and continue from the
     assert.deepEqual((await answers(server, ended)).toSorted(), ['say one', 'say two'])
     const open = await endOf(server, openId)
     assert.deepEqual((await answers(server, open)).toSorted(), ['say stalls', 'say three'])
-    // The line that had its answer before does not run again.
     assert.equal(models.requests.filter(({ body }) => JSON.stringify(body).includes('three')).length, 1)
     const jobId = endedId.slice('batch_'.length)
     const shown = await place.parley(['callbacks', 'show', jobId, '--json'], { env })

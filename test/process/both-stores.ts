@@ -10,7 +10,7 @@
 import { type TestContext, type TestOptions, test } from 'node:test'
 import { freshDatabase, freshRealDatabase } from '../postgres/database.ts'
 
-/** Options of an installation: none on SQLite, whose file is in the folder of the installation. */
+/** SQLite needs no option, because its file is in the folder of the installation. */
 export interface Database {
   readonly databaseUrl?: string
 }

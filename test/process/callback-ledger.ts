@@ -11,23 +11,21 @@ import { type Caller, idsOf, type Reply } from './caller.ts'
 import type { Answered } from './faulty-receiver.ts'
 
 export class CallbackLedger {
-  /** The number of requests that receivers got, however they ended. */
   requests = 0
   readonly #t: TestContext
   readonly #accepted = new Map<string, string>()
-  /** The received body of each callback, by job ID. A repeated callback must have the same body. */
+  /** Maps job IDs to bodies, because a repeated callback must have the same body. */
   readonly #bodies = new Map<string, string>()
   readonly #answered = new Set<string>()
-  /** The IDs of accepted jobs whose callbacks have not got a 2xx response. */
   readonly #missing = new Set<string>()
-  /** By job ID: the requests for its callback in order, each with whether it got a complete 2xx response. */
+  /** Maps job IDs to the requests for their callbacks. `whole` says whether a request got a complete 2xx response. */
   readonly #requests = new Map<string, { readonly request: ReceivedRequest; readonly whole: boolean }[]>()
   readonly #unread = new Set<ReceivedRequest>()
   #webhook: Webhook | undefined
   #batches = 0
   #wrong: unknown
 
-  /** Call it before the first callback can arrive. */
+  /** The secret must be known before the first callback can arrive. */
   verifyBy(secret: string): void {
     this.#webhook ??= new Webhook(secret)
   }
@@ -36,12 +34,10 @@ export class CallbackLedger {
     return this.#accepted.size
   }
 
-  /** The number of accepted jobs whose callbacks have not got a 2xx response. */
   get missing(): number {
     return this.#missing.size
   }
 
-  /** Records the callbacks that the response to a batch promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.equal(reply.status, 202, reply.text)
     const ids = idsOf(reply)
@@ -53,12 +49,12 @@ export class CallbackLedger {
     this.#batches += 1
   }
 
-  /** Records that the server cannot have read the response to this request, so it must send the callback again. */
+  /** The server cannot have read the response to this request, so it must send the callback again. */
   unread(request: ReceivedRequest): void {
     this.#unread.add(request)
   }
 
-  /** The number of requests for a callback that had already got a complete 2xx response that the server may have read. */
+  /** Counts requests for a callback that had already got a complete 2xx response that the server may have read. */
   get duplicates(): number {
     let count = 0
     for (const requests of this.#requests.values()) {
@@ -68,13 +64,12 @@ export class CallbackLedger {
     return count
   }
 
-  /** The number of complete 2xx responses that the server cannot have read. */
   get unreadAnswers(): number {
     const all = [...this.#requests.values()].flat()
     return all.filter(({ request, whole }) => whole && this.#unread.has(request)).length
   }
 
-  /** Records that a callback has arrived. The response that promises it may arrive later. */
+  /** The response that promises this callback may arrive later than the callback. */
   came(request: ReceivedRequest, answered: Answered): void {
     this.requests += 1
     try {
@@ -110,7 +105,6 @@ export class CallbackLedger {
     })
   }
 
-  /** Checks that each callback contained its payload, and the same result as a read of its job. */
   async assertAsRead(caller: Caller): Promise<void> {
     const left = this.#accepted.entries()
     const readOn = async () => {
@@ -147,7 +141,6 @@ export class CallbackLedger {
   }
 }
 
-/** Returns the additional fields of a job with a callback to this URL. */
 export function callbackTo(url: string): (content: string) => object {
   return (content) => ({
     callback: { callback_url: `${url}/hook`, callback_payload: payloadOf(content) },

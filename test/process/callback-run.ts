@@ -8,7 +8,6 @@ import { type ReceiverEvents, startFaultyReceiver } from './faulty-receiver.ts'
 import { Random } from './random.ts'
 import type { Ended } from './server-process.ts'
 
-/** How often servers are killed, and how many callbacks there are at least. */
 export const KILLS = LONG ? 20 : 2
 export const CALLBACKS = LONG ? 10_000 : 200
 /** These settings allow more attempts than any callback needs, with short pauses. */
@@ -18,20 +17,18 @@ export const CALLBACK_SETTINGS = {
   retry_seconds: [0, 0.1, 0.2, ...Array.from({ length: 200 }, () => 0.4)],
 }
 const RECEIVERS = 4
-/** While this many callbacks are missing, callers wait, so that kills happen while callbacks are being sent, not all before. */
+/** While this many callbacks are missing, callers wait. Otherwise all kills could happen before most callbacks are sent. */
 const MOST_MISSING = 100
 const MOST_IN_A_BATCH = 10
-/** The average number of jobs in a batch. */
 export const JOBS_OF_A_BATCH = (1 + MOST_IN_A_BATCH) / 2
 /**
- * The limit for callbacks that arrive again after a readable 2xx response, as a share. That happens if the server is killed
- * before it has stored the 2xx. In the short form, the share would be a handful, so the limit is as many per kill as one
- * receiver may have in progress.
+ * A callback arrives again if the server is killed before it has stored the 2xx response. At most this share may do so. In the
+ * short form, the share would be a handful, so the limit is as many per kill as one receiver may have in progress.
  */
 const MOST_DUPLICATES = 0.02
 const IN_PROGRESS = 32
 
-/** Sends a batch. Resolves with null if no response arrived, so that nothing was promised. */
+/** Resolves with null if no response arrived, so that nothing was promised. */
 export type SendBatch = (
   contents: readonly string[],
   over: (content: string) => object,
@@ -64,7 +61,7 @@ export async function startCallbackRun(t: TestContext) {
   }
   return {
     ...{ random, ask },
-    /** Requests the secret for verifying signatures, once, before the first batch. */
+    /** Requests the secret for verifying signatures only once, before the first batch. */
     secretFrom(request: () => Promise<Ended>): Promise<void> {
       secret ??= request().then(({ stdout, stderr }) => {
         assert.match(stdout, /^whsec_/, stderr)
@@ -78,8 +75,8 @@ export async function startCallbackRun(t: TestContext) {
     /** Resolves when this many more batches have been accepted. Rejects if a callback was wrong. */
     moreBatches: (count: number) => ledger.moreBatches(count),
     /**
-     * Ends the run. All receivers come back, although they still fail at times. Checks that every callback arrives, that none
-     * was wrong, and that few arrived again.
+     * All receivers come back, although they still fail at times. Asserts that every callback arrives, that none was wrong, and
+     * that few arrived again.
      */
     async end(caller: Caller, kills: number): Promise<void> {
       await allUp()

@@ -11,7 +11,7 @@ import { type Installation, installation } from './server-process.ts'
 
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
-/** Starts a server that tries each callback once, and creates jobs whose callbacks fail. */
+/** The server tries each callback once, and all callbacks fail. */
 async function start(t: TestContext, database: Database) {
   const receiver = await startReceiver({}, t)
   const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0] } }
@@ -30,7 +30,7 @@ async function start(t: TestContext, database: Database) {
   return { place, receiver, jobIds }
 }
 
-/** Repeats the command until the server has recorded the results of the attempts. */
+/** The server records the results of the attempts later, so the command is repeated. */
 function listed(place: Installation, state: string, count: number): Promise<CallbackSummary[]> {
   const list = ['callbacks', 'list', '--state', state]
   return eventually(
@@ -111,7 +111,6 @@ test('mistakes are reported in a sentence, and change nothing', async (t) => {
     place,
   )
   assert.deepEqual(await place.json(['callbacks', 'list']), [])
-  // Callbacks of other accounts may have failed.
   for (const [args, printed] of [
     ['list --failed', /^No callback has failed\.\n$/],
     ['replay --all-failed', /^No callback has failed/],

@@ -1,8 +1,7 @@
-/** A caller of a Parley server in another process, with an API key and connections of its own. */
+/** Calls a Parley server in another process, with an API key and connections of its own. */
 import { Agent, request } from 'undici'
 import { eventually } from '../support/eventually.ts'
 
-/** The fields of any response. Which of them are present depends on the route. */
 export interface Body {
   readonly success: boolean
   readonly message: string
@@ -36,12 +35,11 @@ export class Caller {
     this.#key = key
   }
 
-  /** Sends a single create with one user message. */
   single(content: string, over: object = {}): Promise<Reply> {
     return this.send('/api/v1/messages', { ...jobOf(content), ...over })
   }
 
-  /** Sends a batch with one job for each content. `over` returns additional fields of a job. */
+  /** `over` returns additional fields of a job. */
   batch(contents: readonly string[], over: (content: string) => object = () => ({})): Promise<Reply> {
     const jobs = contents.map((content) => ({ ...jobOf(content), ...over(content) }))
     return this.send('/api/v1/messages/batches', jobs)
@@ -51,7 +49,6 @@ export class Caller {
     return this.send(`/api/v1/messages/${jobId}`)
   }
 
-  /** Reads the job until it has finished. */
   async ended(jobId: string): Promise<Reply> {
     const read = async () => {
       const reply = await this.read(jobId)
@@ -85,7 +82,6 @@ export function isFinal({ body }: Reply): boolean {
   return body.data?.status === 'completed' || body.data?.status === 'failed'
 }
 
-/** Returns the job IDs in the response to a create. */
 export function idsOf({ body }: Reply): readonly string[] {
   const { job_id: one, job_ids: many } = body.data ?? {}
   return many ?? (one === undefined ? [] : [one])

@@ -1,6 +1,7 @@
 /**
  * Tests `parley check`, and what `parley serve` rejects at its start for the same reasons: wrong settings, databases that are
- * unsuitable or missing, and model servers that do not answer. The cases are in src/config/load.test.ts and src/cli/check/.
+ * unsuitable or missing, and model servers that do not answer. src/config/load.test.ts and src/cli/check/ test the single
+ * cases.
  */
 import assert from 'node:assert/strict'
 import { readdir, writeFile } from 'node:fs/promises'
@@ -25,14 +26,12 @@ async function check(env: Environment, ...args: readonly string[]) {
   return { code, stdout }
 }
 
-/** Checks that a configuration is right, and returns the output. */
 async function passes(env: Environment, ...args: readonly string[]): Promise<string> {
   const { code, stdout } = await check(env, ...args)
   assert.equal(code, 0, stdout)
   return stdout
 }
 
-/** Checks that `check` and `serve` report the same problem. */
 async function bothReport(env: Environment, says: RegExp, problem = says, at = place): Promise<void> {
   const { code, stdout } = await at.parley(['check'], { env })
   assert.equal(code, 1)
@@ -40,7 +39,6 @@ async function bothReport(env: Environment, says: RegExp, problem = says, at = p
   reported(await at.parley(['serve'], { env }), problem)
 }
 
-/** Lists what is in a schema of Postgres. */
 async function relationsIn(t: TestContext, url: string): Promise<unknown[]> {
   const ours = 'select 1 from pg_class where relnamespace = current_schema()::regnamespace'
   return (await (await connectPostgres(t, url)).query(ours)).rows
@@ -164,7 +162,6 @@ test('PARLEY_SIMULATOR=true lets it answer there; the output, the log and check 
   )
   await server.program.logged(/"level":40,.*the simulator answers every job/)
   await gauge(server.url.replace('0.0.0.0', '127.0.0.1'), 'parley_waiters', 0)
-  // The check passes next to the running server.
   assert.match(
     await place.output(['check'], { env }),
     /^note +models: the built-in simulator answers every job.*\n +To do: .*PARLEY_SIMULATOR/m,
@@ -187,7 +184,7 @@ test('a fit Postgres passes, nothing in it is changed, and no password is shown'
   const url = new URL(await freshDatabase(t))
   url.password = 'canary'
   const { baseUrl } = await startModelServer({}, t)
-  // A model server is configured, because the check would warn of the simulator.
+  // Without a model server, the check would warn of the simulator.
   const env = { DATABASE_URL: url.href, OPENAI_BASE_URL: baseUrl, OPENAI_MODEL: 'a-model' }
   const stdout = await passes(env)
   assert.match(stdout, /^ok +database: Postgres \d+\.\d+ at 127\.0\.0\.1/m)

@@ -13,7 +13,6 @@ import { CLONE, installation } from './server-process.ts'
 const MODULES = join(CLONE, 'node_modules')
 const TSC = [process.execPath, join(MODULES, 'typescript/bin/tsc')]
 
-/** Returns the first commands of the README, without their comments. */
 function installCommands(): string[] {
   const [, block = ''] = /```sh\n(.*?)```/s.exec(readFileSync(join(CLONE, 'client/README.md'), 'utf8')) ?? []
   return block.split('\n').flatMap((line) => line.replace(/\s+#.*$/, '') || [])
@@ -53,7 +52,7 @@ const callback: Callback<string> = await webhooks.verify<string>('', new Headers
 export const all: unknown[] = [km, wrong, callback, (error: unknown) => error instanceof ParleyError && error.retryAfter]
 `
 
-/** The strictest settings, which also check the declarations of the package. */
+/** The strictest settings also check the declarations of the package. */
 const STRICT = {
   noEmit: true,
   strict: true,
@@ -67,11 +66,11 @@ const RESOLUTIONS = [
   { module: 'nodenext', lib: ['es2022', 'dom'] },
   { module: 'node16', lib: ['es2022', 'dom'] },
   { module: 'preserve', moduleResolution: 'bundler', lib: ['es2022', 'dom'] },
-  // A project for a server, with the types of Node instead of those of a browser.
+  // A project for a server has the types of Node instead of those of a browser.
   { module: 'nodenext', lib: ['es2022'], types: ['node'], typeRoots: [join(MODULES, '@types')] },
 ]
 
-/** The runtimes that are installed on this machine, in addition to the one that runs the tests: Node, Bun and Deno. */
+/** The tests run on all of these that are installed on this machine, in addition to the Node that runs the tests. */
 const RUNTIMES: readonly (readonly [name: string, ...options: string[]])[] = [
   ['node'],
   ['bun'],
@@ -84,7 +83,6 @@ test('the packed client, in an empty folder', async (t) => {
   await mkdir(folder)
   const path = (name: string) => join(folder, name)
   const write = (name: string, text: string) => writeFile(path(name), text)
-  /** Runs a command in the project to its end. It must succeed. */
   const run = (command: readonly string[], env: Record<string, string> = {}) =>
     succeed(place, command, { cwd: folder, env })
   const server = await place.start()

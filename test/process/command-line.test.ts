@@ -12,7 +12,6 @@ import type { Caller, Reply } from './caller.ts'
 import { assertEnded, type Mistake, reportEach, reported } from './mistakes.ts'
 import { installation, MAIN } from './server-process.ts'
 
-/** A running server applies what a command changed within this time, in milliseconds. */
 const KNOWN_WITHIN_MS = 5000
 const NO_JOB = '01890a5d-ac96-774b-bcce-b302099a8057'
 
@@ -31,14 +30,13 @@ const createKey = (account: string, tier: string, ...more: readonly string[]) =>
   ...more,
 ]
 
-/** An installation and its server, which the tests share. The first key was created before the first start. */
+/** The tests share an installation and its server. The first key was created before the first start. */
 const place = await installation({ after })
 const created = await place.parley(createKey('first', 'user_pro'))
-/** The server is started with `--threads`, which has no effect. */
+/** `--threads` has no effect any more, but must still be accepted. */
 const server = await place.start({ args: ['--threads', '2'] })
 const key = created.stdout.trim()
 
-/** Returns the only key of an account in the list. */
 async function keyOf(account: string): Promise<ListedKey | undefined> {
   const keys = (await place.json(['keys', 'list'])) as ListedKey[]
   return keys.find((one) => one.account === account)
@@ -156,7 +154,7 @@ test('--help and --version end with 0', async () => {
   }
   const create = await place.output(['keys', 'create', '--help'])
   assert.match(create, /--account .*\n.*--tier .*user_free.*\n(.*\n)*.*--expires/)
-  // In a process of its own, as the test of what a command does at its end.
+  // This command runs in its own process, so that the test covers what a command does at its end.
   assertEnded(await place.parley(['--version'], { alone: true }), { code: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
 })
 
@@ -176,7 +174,6 @@ test('a command whose output cannot be written says so', { skip: !existsSync('/d
   assert.match(program.stderr, /^Cannot write to standard output: ENOSPC.*\n$/)
 })
 
-/** Returns the full names of all commands without subcommands. */
 function namesOf({ commands }: Command, before: readonly string[] = []): string[] {
   return commands.flatMap((command) => {
     const words = [...before, command.name()]
@@ -299,7 +296,7 @@ const mistakes: readonly Mistake[] = [
     says: /--role worker needs a database that several nodes can share\. Set DATABASE_URL=postgres/,
   },
   { args: 'servve', says: /unknown command 'servve'\n\(Did you mean serve\?\)/ },
-  // More mistakes in the configuration are in src/config/load.test.ts.
+  // src/config/load.test.ts tests more mistakes in the configuration.
   { args: 'keys list --config none.json', says: /none\.json: the configuration file does not exist/ },
 ]
 

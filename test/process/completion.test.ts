@@ -23,7 +23,6 @@ async function scriptFile(shell: string): Promise<string> {
   return file
 }
 
-/** Prints what bash offers for the last word of a line. */
 const OFFERED = `
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))

@@ -113,7 +113,7 @@ test('passwords come from the environment or a file, and reach the database', as
   }
 })
 
-/** Starts a server that knows just enough of the Postgres protocol to request a password and reject it. */
+/** The server knows just enough of the Postgres protocol to request a password and reject it. */
 async function startAskingForPasswords(t: TestContext) {
   const passwords: string[] = []
   const message = (type: string, body: Buffer) => {
@@ -195,7 +195,6 @@ async function killAtTheLastTable(t: TestContext, url: string, start: () => Prog
   await holder.query('rollback')
 }
 
-/** Creates a batch, with an idempotency key. */
 function batchOnce(caller: Caller) {
   const jobs = ['one', 'two', 'three'].map((name) => jobOf(`[[delay 2s]] ${name}`))
   return caller.send('/api/v1/messages/batches', jobs, { 'idempotency-key': 'once' })

@@ -1,7 +1,7 @@
 /**
  * Tests that costs match what the model server counted, to the millionth, however often the server crashes, and that a cap in
- * money is not exceeded. There are repairs, cached responses, cancelled jobs and deadlines. Only calls whose answers could not
- * be stored because of a kill are missing; their jobs run again.
+ * money is not exceeded. There are repairs, cached responses, cancelled jobs and deadlines. If a kill keeps an answer from
+ * being stored, the costs leave out its call, and the job runs again.
  */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
@@ -15,7 +15,7 @@ import { installation, type Server } from './server-process.ts'
 
 const KILLS = LONG ? 30 : 3
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
-/** A cap in the currency. Some hundred jobs reach it, so that later creates are rejected. */
+/** Some hundred jobs reach this cap, so that later creates are rejected. */
 const CAP = LONG ? 1 : 0.08
 const MAX_TOKENS = 40
 onBothStores(
@@ -26,7 +26,6 @@ onBothStores(
 
 async function costsAreCounted(t: TestContext, database: Database): Promise<void> {
   const random = Random.of(t)
-  /** The cost of each call, by its number. */
   const costs: number[] = []
   const models = await startModelServer({ keep: false }, t)
   const place = await installation(t, {
@@ -67,7 +66,7 @@ async function costsAreCounted(t: TestContext, database: Database): Promise<void
   const { server, key } = await run.run()
   await allEnded(server.url)
   const caller = server.caller(key)
-  // Uses up the rest of the cap, so that each run reaches it.
+  // Each run must reach the cap, so this uses up the rest.
   for (const size of [20, 1]) {
     for (let status = 202, at = 0; status === 202; at++) {
       const contents = Array.from({ length: size }, (_, index) => `the rest ${at} ${index}`)
@@ -95,8 +94,8 @@ function jobFields(random: Random, format = ['text', 'json'][random.below(2)]): 
 }
 
 /**
- * Returns a reply with a random number of tokens, within what the job reserved. The answer lists its calls, including the one
- * before a repair. Half of the JSON answers are wrong at first.
+ * The number of tokens is random, within what the job reserved. The answer lists its calls, including the one before a repair.
+ * Half of the JSON answers are wrong at first.
  */
 function countedReply(costs: number[], random: Random): Reply {
   return ({ body }, response) => {
@@ -129,7 +128,7 @@ interface UsedJob {
   readonly usage: { readonly cost: number; readonly input_tokens: number; readonly cache_hit: boolean }
 }
 
-/** Checks that each completed job cost as much as its calls, and that each other job cost as much as its known calls. */
+/** Asserts that each completed job cost as much as its calls, and that each other job cost as much as its known calls. */
 async function assertCosts(caller: Caller, costs: readonly number[]) {
   const sums = { jobs: 0, calls: 0, cacheHits: 0, repaired: 0, total: 0 }
   for (let before: string | null | undefined = ''; before !== null; ) {

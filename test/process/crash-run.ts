@@ -11,14 +11,12 @@ export interface CrashRunOptions {
   readonly place: Installation
   readonly kills: number
   readonly callers: number
-  /** How many events there are at most between a start and the next kill. */
   readonly mostEvents: number
   readonly random: Random
-  /** Sends one request of a caller. It is called again and again. */
   readonly ask: (caller: Caller, name: string) => Promise<unknown>
-  /** Ends a server; by SIGKILL if absent. */
+  /** Ends a server. The default is SIGKILL. */
   readonly end?: (server: Server) => Promise<void>
-  /** Called after the last kill, so that the requests in progress can end. */
+  /** After the last kill, this function must let the requests in progress end. */
   readonly onCalm: () => void
 }
 
@@ -33,7 +31,6 @@ export class CrashRun {
     this.#options = options
   }
 
-  /** Reports an event, after which a kill may follow. */
   event(): void {
     this.#eventsLeft -= 1
     if (this.#eventsLeft === 0) this.#onMoment()
@@ -77,7 +74,7 @@ export class CrashRun {
     }
   }
 
-  /** Sends requests until the run ends. Rejects if a response was wrong. Responses may be interrupted by kills. */
+  /** Rejects if a response was wrong. Kills may interrupt responses. */
   async #askOnAndOn(name: string, server: () => Promise<Server>): Promise<void> {
     let asked = 0
     while (!this.#over) {
@@ -95,12 +92,10 @@ export class CrashRun {
   }
 }
 
-/** Whether a caller gets this error because the server was killed. */
 function isCutOff(error: unknown): boolean {
   return /^(ECONNRESET|ECONNREFUSED|EPIPE|UND_ERR_SOCKET)$/.test(String((error as { code?: string }).code))
 }
 
-/** Resolves when no job is queued or running. */
 export async function allEnded(url: string): Promise<void> {
   await eventually(
     async () => (await fetch(`${url}/metrics`)).text(),

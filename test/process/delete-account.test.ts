@@ -1,6 +1,6 @@
 /**
- * Tests that deleted data is gone: no trace of it remains in the database file, its log, or anything else in its folder. While
- * a reader holds the log, `parley scrub` must continue later.
+ * Tests that no trace of deleted data remains in the database file, its log, or anything else in its folder. While a reader
+ * holds the log, `parley scrub` must continue later.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -32,7 +32,7 @@ test('nothing of a deleted account is found in the file or its log after the com
   const myKey = await place.key(MARK)
   const [mine, theirs] = [server.caller(myKey), server.caller(await place.key(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
-  // Some conversations are so long that they have their own pages; short ones share pages with others.
+  // Some conversations are so long that they have their own pages. Short ones share pages with others.
   const padding = randomBytes(40_000)
     .toString('hex')
     .replaceAll(/.{100}/g, `$& ${MARK} `)
@@ -71,8 +71,8 @@ test('nothing of a deleted account is found in the file or its log after the com
   assert.equal(counts.deleted, true)
   assert.equal(counts.jobs, 114)
   assert.equal(counts.cancelled, 2)
-  // The audit log still contains the name of the deleted account, when it was deleted and by whom. Nothing else of it may
-  // remain.
+  // The audit log still contains the name of the deleted account, when it was deleted and by whom. Nothing else of the account
+  // may remain.
   const words = [`${MARK} `, `${MARK}-key`, `"${MARK}`, secret, `echo: ${MARK}`, ...compressed]
   for (const word of words) assert.deepEqual(await found(place.database, word), [], String(word))
   assert.equal((await mine.read('019a0000-0000-7000-8000-000000000000')).status, 401)
@@ -116,7 +116,7 @@ test('while another process reads, a deletion says that the disk is not scrubbed
   assert.match(acts[2]?.outcome ?? '', /^deleted, not scrubbed: another process reads/)
 })
 
-/** Returns pieces of the compressed conversation. They are so short that most of them are within one page of the file. */
+/** The pieces of the compressed conversation are so short that most of them are within one page of the file. */
 function piecesOfCompressed(database: string): Uint8Array[] {
   const db = new DatabaseSync(database, { readOnly: true })
   try {
@@ -129,7 +129,6 @@ function piecesOfCompressed(database: string): Uint8Array[] {
   }
 }
 
-/** Returns the names of the files in the database's folder that contain the bytes. */
 async function found(database: string, word: string | Uint8Array): Promise<string[]> {
   const folder = dirname(database)
   const names: string[] = []

@@ -1,6 +1,6 @@
 /**
- * Tests a full disk for the database and for the log. A limit on the size of files that the process may write has the effect of a full disk; it
- * needs no privileges and can be lifted while the server runs. The long form also fills a small tmpfs.
+ * Tests a full disk for the database and for the log. A limit on the size of the process's files has the effect of a full disk,
+ * needs no privileges, and can be lifted while the server runs. The long form also fills a small tmpfs.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -14,23 +14,21 @@ import { jobsByContent, rows } from './rows.ts'
 import { type Installation, installation, MAIN, type Server } from './server-process.ts'
 import { canMount, startDisk } from './small-disk.ts'
 
-/** The largest size of a file, in blocks of 512 bytes: 2 MiB. */
+/** The limit is 2 MiB, in blocks of 512 bytes. */
 const LIMIT_BLOCKS = 4096
 const CALLERS = 8
 const REFUSALS = 50
 const canLimit = spawnSync('sh', ['-c', `ulimit -S -f ${LIMIT_BLOCKS}`]).status === 0
 const canLift = spawnSync('prlimit', ['--version']).status === 0
 const skip = canLimit && canLift ? false : 'this system has no `ulimit -f` or no `prlimit`'
-/** Sizes of small disks, so that a different write finds each of them full. Each disk is enlarged later. */
+/** The sizes differ, so that a different write finds each disk full. Each disk is enlarged later. */
 const DISKS_MIB = [3, 4, 5, 6, 8, 10, 12, 16]
 const ROOM_MIB = 64
 const skipDisk = !LONG ? 'only in the long form' : canMount() ? false : 'no tmpfs can be mounted here'
 
-/** A server whose database has little space at first. */
 interface Cramped {
   readonly server: Server
   giveRoom(): void
-  /** Returns the path of the database file after the server has stopped. */
   database(): Promise<string>
 }
 
@@ -181,7 +179,7 @@ test('jobs are accepted, run and answered though no line of the log can be writt
   const place = await installation(t)
   const server = await place.startAs(['sh', '-c', `exec "${process.execPath}" "${MAIN}" serve 2>/dev/full`])
   const caller = server.caller(await server.firstKey())
-  // More lines than the log buffers before it writes.
+  // The log buffers fewer lines than these before it writes.
   for (let asked = 0; asked < 400; asked++) {
     const { status, text } = await caller.single(`job ${asked}`)
     assert.equal(status, 200, text)

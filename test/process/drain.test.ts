@@ -20,13 +20,11 @@ import { startServer } from './started-server.ts'
 
 const DRAIN_WITHIN_MS = 30_000
 const CONCURRENCY = 8
-/** The number of slots that are reserved for other accounts. */
 const RESERVE = 1
 /** The signal is sent up to this many turns of the event loop after the last caller has begun to wait. */
 const MOST_TURNS = 200
-/** How many drains run at the same time. Each of them mostly waits for its server. */
+/** Each drain mostly waits for its server, so this many run at the same time. */
 const AT_ONCE = 4
-/** The number of drains under load, one after the other on the same database. */
 const DRAINS = LONG ? 50 : 2
 const MOST_EVENTS = 240
 const MOST_IN_A_BATCH = 10
@@ -82,7 +80,7 @@ async function drainAgainAndAgain(t: TestContext): Promise<void> {
   const { server, key } = await run.run()
   await ledger.readAll(server.caller(key))
   await stop(server)
-  // The counts are equal, because a request whose connection was closed was not accepted.
+  // A request whose connection was closed was not accepted, so the counts must be equal.
   assert.deepEqual(jobsByStatus(place.database), { completed: ledger.size })
   assert.equal(calls, ledger.size)
   assert.ok(longestMs <= DRAIN_WITHIN_MS, `a drain took ${longestMs} ms`)
@@ -106,7 +104,6 @@ async function drainUnderLoad(t: TestContext): Promise<void> {
   const queued = [1, 2, 3, 4].map((n) => caller.single(`queued single ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length)
 
-  // These callers send requests until the server no longer listens.
   const busy = [1, 2, 3].map((n) => askUntilRefused(server.caller(key), `busy ${n}`))
   await gauge(server.url, 'parley_waiters', running.length + queued.length + 1)
   for (let turns = random.below(MOST_TURNS); turns > 0; turns--) {
@@ -162,7 +159,7 @@ test('connections that have sent nothing, part of the headers or part of a body 
     t.after(() => socket.close())
     if (sent !== '') await socket.send(sent)
   }
-  // This request of another caller gets its response later than the connections were opened, so the server knows them.
+  // The response to this later request shows that the server knows all connections that were opened before.
   assert.equal((await server.caller(key).single('Hello')).status, 200)
   const signalledAt = Date.now()
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
@@ -170,7 +167,7 @@ test('connections that have sent nothing, part of the headers or part of a body 
 })
 
 /**
- * These callbacks are answered first, so that the receiver is allowed as many concurrent attempts as there are callbacks that
+ * A new receiver gets only a few concurrent attempts until it has answered some, so these callbacks come before those that
  * stall.
  */
 const ANSWERED = 20
@@ -209,7 +206,6 @@ test('SIGTERM while callbacks are in flight to a receiver that stalls: the serve
   t.diagnostic(`${STALLED} callbacks cut off, drain ${tookMs} ms`)
 })
 
-/** Sends single creates, one after the other, until the server no longer listens. Returns the responses. */
 async function askUntilRefused(caller: Caller, name: string): Promise<Reply[]> {
   const answers: Reply[] = []
   for (;;) {

@@ -11,7 +11,7 @@ import { type Caller, idsOf } from './caller.ts'
 import { serveHttp } from './http-server.ts'
 import { installation } from './server-process.ts'
 
-/** The text has one character outside Latin-1, so that each character takes two bytes of heap. */
+/** One character is outside Latin-1, so that each character takes two bytes of heap. */
 const CONTENT = `${'x'.repeat(10_000_000)}€`
 const CONTENT_JSON = Buffer.from(JSON.stringify(CONTENT))
 const PAYLOAD = 'x'.repeat(9_900_000)
@@ -21,15 +21,13 @@ const HEAP_MIB = 256
 
 interface Case {
   readonly answer: string
-  /** Whether the body of a callback is complete. */
   readonly isWhole: (body: Buffer) => boolean
-  /** Creates the jobs, and returns their IDs. */
   readonly create: (caller: Caller, callback_url: string) => Promise<readonly string[]>
 }
 
 async function deliversAll(t: TestContext, { answer, isWhole, create }: Case): Promise<void> {
   const models = await startModelServer({ keep: false, script: () => reply.text(answer) }, t)
-  /** The receiver responds with 503 at first, and only stores the IDs of jobs. */
+  /** The receiver responds with 503 at first. It stores only the IDs of jobs, to save memory. */
   const received = { ids: new Set<string>(), status: 503 }
   const url = await serveHttp(t, async (request, response) => {
     const chunks: Buffer[] = []

@@ -1,7 +1,7 @@
 /**
  * Tests that accepted jobs are on the disk before the response. A kill cannot prove this, because the page cache survives the
- * process. So system calls are traced: between the arrival of a create and its response, the log of the database is written and
- * synced.
+ * process. So the test traces system calls: between the arrival of a create and its response, the server must write and sync
+ * the log of the database.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -55,7 +55,7 @@ test('a create is synced to the disk before it is answered', { skip }, async (t)
   }
 })
 
-/** Whether a sync of the log ends successfully at this line. It may have begun in an earlier line of the same thread. */
+/** The sync of the log ends successfully at this line. It may have begun in an earlier line of the same thread. */
 function isSynced(lines: readonly string[], at: number): boolean {
   const line = lines[at] ?? ''
   if (/\b(fdatasync|fsync)\(\d+<[^>]*-wal>\) += 0/.test(line)) return true

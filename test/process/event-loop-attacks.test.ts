@@ -19,14 +19,13 @@ import {
   withPayload,
 } from './watched-server.ts'
 
-/** In milliseconds of CPU time, on a machine like the one on which the limit was set. */
+/** The limit is in milliseconds of CPU time, on a machine like the one on which it was set. */
 const LONGEST_HOLD_MS = 100
 
 const PROPERTIES = Object.fromEntries(
   Array.from({ length: 8_000 }, (_, index) => [`k${index}`, { type: 'string' }]),
 )
 
-/** Bodies of batches, each with its response. */
 const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   [
     'a payload of numbers',
@@ -94,7 +93,6 @@ const BODIES: [string, () => string, { status: number; details?: RegExp }][] = [
   ],
 ]
 
-/** The tests share a server, whose model server gives this answer. */
 let content = 'ok'
 const models = await startModelServer({ keep: false, script: () => reply.text(content) })
 after(() => models.close())
@@ -106,7 +104,6 @@ await post(
   caller,
 )
 
-/** Checks that the work, which is a subtest, does not block the event loop for long. */
 async function holdsNothing(t: TestContext, name: string, work: () => Promise<unknown>): Promise<void> {
   const limitMs = LONGEST_HOLD_MS * slowness()
   await t.test(name, async (t) => {
@@ -116,7 +113,7 @@ async function holdsNothing(t: TestContext, name: string, work: () => Promise<un
   })
 }
 
-// First, because only the first request for a file prepares it.
+// Only the first request for a file prepares it, so this test comes first.
 test('no file that a server prepares when it is first requested holds the event loop', async (t) => {
   for (const path of ['/docs/', '/openapi.json', '/admin/api/openapi.json', '/dashboard']) {
     await holdsNothing(t, path, async () => {
@@ -179,7 +176,6 @@ test('no chat completion of 2 MB holds the event loop', async (t) => {
 const LEVELS = 4_000_000
 const TOO_DEEP = /nested more than 64 levels deep/
 
-/** Answers of the model, each with how its job ends. */
 const ANSWERS: [string, () => string, { code: string; error: RegExp } | null][] = [
   ['8 MB of brackets', () => '['.repeat(8 * MIB), { code: 'validation_error', error: TOO_DEEP }],
   [

@@ -1,5 +1,5 @@
 /**
- * Tests that slow jobs of one account do not delay jobs of another one, neither at the slots of a node nor at those of an
+ * Tests that slow jobs of one account do not delay jobs of another account, neither at the slots of a node nor at those of an
  * upstream.
  */
 import assert from 'node:assert/strict'
@@ -10,7 +10,7 @@ import type { Caller } from './caller.ts'
 import { gauge } from './gauge.ts'
 import { installation, type Server } from './server-process.ts'
 
-/** More jobs than the node has slots. */
+/** The node has fewer slots than this. */
 const SLOW_JOBS = 300
 const BATCH = 30
 const NODE_SLOTS = 256
@@ -27,13 +27,10 @@ interface SceneOptions extends Database {
 interface Scene {
   readonly models: ModelServerForTests
   readonly server: Server
-  /** A caller of the lowest tier. */
   readonly many: Caller
-  /** A caller of the highest tier. */
   readonly single: Caller
 }
 
-/** Starts a server with two accounts, and a model server that holds its answers to slow requests. */
 async function scene(t: TestContext, { maxConcurrency = 1000, ...database }: SceneOptions): Promise<Scene> {
   const models = await startModelServer(
     {
@@ -66,7 +63,6 @@ async function createSlow(caller: Caller, count: number): Promise<void> {
   }
 }
 
-/** Returns how many milliseconds a single create takes. */
 async function timed(caller: Caller, content: string): Promise<number> {
   const startedMs = performance.now()
   const { body, text } = await caller.single(content, { timeout: 30 })
@@ -100,7 +96,7 @@ test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account come
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
-  // One job is claimed in advance, so its call begins when another one ends.
+  // The node claims one job in advance, so that job's call begins when another one ends.
   await gauge(server.url, 'parley_upstream_calls{upstream="openai",state="waiting"}', 2)
   models.releaseNext()
   await models.received(SLOTS + 1)

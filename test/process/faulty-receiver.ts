@@ -1,6 +1,6 @@
 /**
- * A receiver of callbacks that responds correctly or with one of many faults, according to seeded random numbers. It can go
- * down and come back on the same port.
+ * Receives callbacks, and responds correctly or with one of many faults, according to seeded random numbers. The receiver can
+ * go down and come back on the same port.
  *
  * ```ts
  * const receiver = await startFaultyReceiver(random, { onRequest: (request, answered) => …, onUnread: (request) => … })
@@ -11,11 +11,11 @@
 import { type ReceivedRequest, type Receiver, type ReceiverReply, startReceiver } from '../receiver.ts'
 import type { Random } from './random.ts'
 
-/** How much of a response the server may have read. `whole` and `begun` are about a 2xx response. */
+/** Says how much of a response the server may have read. `whole` and `begun` are about a 2xx response. */
 export type Answered = 'whole' | 'begun' | 'no'
 
 interface Behaviour {
-  /** The percentage of requests that get this reply. */
+  /** The share is a percentage of the requests. */
   readonly share: number
   readonly reply: ReceiverReply
   readonly answered: Answered
@@ -46,20 +46,18 @@ const TURNS_DOWN = 10
 export interface ReceiverEvents {
   onRequest(request: ReceivedRequest, answered: Answered): void
   /**
-   * Called if the server cannot have read the response to this request: the server was killed, it stopped waiting, or the
-   * receiver went down before.
+   * The receiver calls this if the server cannot have read the response to this request: the server was killed, it stopped
+   * waiting, or the receiver went down before.
    */
   onUnread(request: ReceivedRequest): void
 }
 
 export interface FaultyReceiver {
-  /** `http://127.0.0.1:PORT`. It stays the same while the receiver is down. */
+  /** The URL stays the same while the receiver is down. */
   readonly url: string
-  /** Returns how often the receiver has gone down. */
   outages(): number
-  /** Goes down or comes back, at random. */
   maybeTurn(): Promise<void>
-  /** Goes down: interrupts everything in progress, and rejects new connections. */
+  /** Interrupts everything in progress, and rejects new connections. */
   down(): Promise<void>
   up(): Promise<void>
 }
@@ -85,7 +83,7 @@ export async function startFaultyReceiver(random: Random, events: ReceiverEvents
       }
     }
   }
-  /** Resolves at the end of the last turn, because turns must not overlap. */
+  /** Turns must not overlap, so each starts when the last has ended. */
   let turning: Promise<void> = Promise.resolve()
   const turn = (work: () => Promise<void>) => {
     turning = turning.then(work)

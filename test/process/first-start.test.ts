@@ -22,7 +22,6 @@ const EXITED = { code: 0, signal: null }
 const overview = async ({ url }: Server, token: string) =>
   (await fetch(`${url}/admin/api/overview`, { headers: { authorization: `Bearer ${token}` } })).status
 
-/** Sends what the printed command would send. */
 async function sentByHand(line: string): Promise<Body> {
   const url = /http:\S+/.exec(line)?.[0] ?? ''
   const body = / -d '(.+)'$/.exec(line)?.[1] ?? ''
@@ -188,7 +187,7 @@ test('a second server on the same file is refused, and the first continues', asy
     assert.equal((await caller.single('Still here?')).status, 200)
   }
   await first.crash()
-  // The lock ends with the process that holds it, even if that was killed.
+  // The lock ends with the process that holds it, even if that process was killed.
   const next = await place.start()
   assert.equal((await next.caller(await first.firstKey()).single('Hello')).status, 200)
 })
@@ -205,7 +204,7 @@ test('of servers started together on a new file exactly one serves', async (t) =
   }
 })
 
-/** Starts a server with a job at its model server, for which the caller waits. Checks that the job ends during the drain. */
+/** A caller waits for a job at the model server when the server is ended. The job must end during the drain. */
 async function drains(
   t: TestContext,
   start: (place: Installation) => Promise<Server>,
@@ -222,7 +221,7 @@ async function drains(
   assert.deepEqual([answer.status, answer.body.data?.status], [202, 'timeout'])
   end(server, true)
   models.release()
-  // When its output is closed, all processes that it started have ended.
+  // When the output is closed, all processes that the server started have ended.
   await server.exited
   assert.deepEqual(jobsByStatus(place.database), { completed: 1 }, 'the job ended during the drain')
   return server
@@ -242,7 +241,7 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
 })
 
 test('a server that npm started drains when its parent is gone', async (t) => {
-  // The shell stays between npm and the server, because not all shells replace themselves with their last command.
+  // Not all shells replace themselves with their last command. In this one, the shell stays between npm and the server.
   const shell = ['sh', '-c', `"${process.execPath}" "${MAIN}" serve; exit $?`]
   const { program } = await drains(
     t,

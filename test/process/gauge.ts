@@ -1,8 +1,7 @@
-/** Reads a server's metrics. */
+/** Reads a server's metrics. A metric's name includes its labels. */
 import assert from 'node:assert/strict'
 import { eventually } from '../support/eventually.ts'
 
-/** @param name with its labels */
 export async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text()
   const line = text.split('\n').find((one) => one.startsWith(`${name} `))
@@ -10,7 +9,6 @@ export async function metric(url: string, name: string): Promise<number> {
   return Number(line.slice(name.length))
 }
 
-/** Reads the metrics until a gauge has at least this value. */
 export async function gauge(url: string, name: string, atLeast: number): Promise<void> {
   await eventually(
     () => metric(url, name),

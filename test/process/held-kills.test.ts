@@ -9,7 +9,7 @@ import { startServer } from './started-server.ts'
 
 /** The client waits half a second to eight seconds between retries, which is enough for a restart even on a slow machine. */
 const PATIENT = { maxRetries: 40 }
-/** A model server that holds its answers back. Each answer is the number of its call. */
+/** The model server holds its answers back. Each answer is the number of its call. */
 const NUMBERED: ModelServerOptions = { script: (_request, index) => reply.stall(reply.text(`${index}`)) }
 const KILLS = 2
 const EQUAL = 3
@@ -19,7 +19,7 @@ test('on Postgres, a retry gets the answer of a node that was killed, from anoth
   const fleet = await startFleet(t, { nodes: 2, upstream: models.baseUrl })
   const [first, second] = fleet.nodes
   if (!first || !second) throw new Error('two nodes were started')
-  // As behind a load balancer, which sends nothing more to a node that does not answer.
+  // A load balancer sends nothing more to a node that does not answer.
   let url = first.url
   const balanced: typeof fetch = async (input, init) => {
     try {

@@ -1,6 +1,6 @@
 /**
- * While one account runs every attack known to hurt a server at once, the process survives with a
- * small heap, and the requests of another account are answered. The long form reports latencies.
+ * Tests that one account cannot harm others. A hostile account runs all attacks known to hurt a server at once. The process
+ * must survive with a small heap, and must answer the requests of another account. The long form reports latencies.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -14,11 +14,11 @@ import { slowness } from './watched-server.ts'
 const ACCOUNT = fileURLToPath(new URL('./hostile-account.ts', import.meta.url))
 const HEAP_MB = 512
 const ATTACK_MS = LONG ? 120_000 : 3000
-/** In real time, on an otherwise idle machine. */
+/** These limits are in real time, on an otherwise idle machine. */
 const HEALTH_MS = 250
 const SMALL_MS = 1000
 const COUNTED_MS = 2000
-/** 57 KB, which are counted. */
+/** Parley counts the tokens of these 57 KB. */
 const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1300)
 
 test('a server under every attack of one account at once lives, and answers another account', async (t) => {
@@ -35,7 +35,7 @@ test('a server under every attack of one account at once lives, and answers anot
       send: () => caller.single(`${Math.random()} ${PROSE}`),
     },
   ]
-  // The first one loads the tokenizer.
+  // The first request loads the tokenizer, which must not be measured.
   for (const { send } of requests) assert.equal((await send()).status, 200)
 
   const beforeMiB = residentMiB(server.program.pid)
@@ -61,7 +61,7 @@ test('a server under every attack of one account at once lives, and answers anot
     `memory: ${Math.round(memory.peakMiB() - beforeMiB)} MiB more at most; the account got ${statuses[0]}`,
   )
   assert.deepEqual(await server.stop(), { code: 0, signal: null })
-  // Last, so that the report has every figure.
+  // This assertion comes last, so that the report has every figure.
   if (LONG) assert.deepEqual(late, [])
 })
 
@@ -71,7 +71,7 @@ async function health({ url }: Server): Promise<{ readonly status: number }> {
   return answer
 }
 
-/** Sends one request after the other, each of which must get 200. Returns the milliseconds that each took. */
+/** Sends one request after the other. Each must get 200. Returns the milliseconds that each took. */
 async function timesUntil(
   untilMs: number,
   send: () => Promise<{ readonly status: number }>,

@@ -1,10 +1,10 @@
 /**
- * A hostile account, in a separate process: runs every attack known to hurt a server at once, again and again, until it is ended.
- * Prints a line when all of them are running; on SIGTERM it prints as JSON how many responses of each status it got.
+ * Runs a hostile account in a separate process: every attack known to hurt a server at once, again and again, until the process
+ * is ended. Prints a line when all attacks are running. On SIGTERM, prints as JSON how many responses of each status it got.
  *
  *     node test/process/hostile-account.ts http://127.0.0.1:8000 prl_… [ATTACK,…]
  *
- * If attacks are named, it runs only these.
+ * If attacks are named, only these run.
  */
 import { setTimeout } from 'node:timers/promises'
 import { Agent, request } from 'undici'
@@ -30,11 +30,10 @@ const TEXTS = 8
 const LARGE_BODIES = 2
 const SLOW_BATCHES = 4
 const UNKNOWN_KEYS = 2
-/** The pause before a rejected request is sent again. */
 const PAUSE_MS = 20
 /**
- * The pause before a connection that the server closed is opened again: floods of connections are the network's problem, not the
- * server's.
+ * A connection that the server closed is opened again after this pause. Floods of connections are the network's problem, not
+ * the server's.
  */
 const RECONNECT_MS = 1000
 const DRIP_MS = 1000
@@ -71,7 +70,6 @@ async function post(name: string, path: string, body: string | Buffer, apiKey = 
   if (answer.statusCode >= 429) await setTimeout(PAUSE_MS)
 }
 
-/** A body that never arrives completely. */
 async function upload(): Promise<void> {
   const socket = await hostileSocket(url)
   await socket.send(postHead(BATCHES, key, LARGEST))
@@ -81,7 +79,6 @@ async function upload(): Promise<void> {
   await setTimeout(RECONNECT_MS)
 }
 
-/** A response that is never read. */
 async function read(): Promise<void> {
   const socket = await hostileSocket(url, { reads: false })
   await socket.send(getHead('/docs/js/scalar.js', null))
@@ -90,7 +87,6 @@ async function read(): Promise<void> {
   await setTimeout(RECONNECT_MS)
 }
 
-/** Headers that never end. */
 async function drip(): Promise<void> {
   const socket = await hostileSocket(url)
   await socket.send('GET /healthz HTTP/1.1\r\nhost: parley\r\nx-a: ')
@@ -103,7 +99,6 @@ async function drip(): Promise<void> {
 
 let guesses = 0
 
-/** Every attack, with how often it runs at once. */
 const attacks: readonly (readonly [
   name: string,
   times: number,

@@ -1,8 +1,7 @@
-/** Connections of clients that send or read as badly as possible. */
+/** Opens connections of clients that send or read as badly as possible. */
 import { connect, type Socket } from 'node:net'
 
 export interface HostileSocket {
-  /** Everything received, as far as it was read. */
   readonly text: () => string
   /** Resolves when the operating system has taken everything, or the connection is closed. */
   readonly send: (data: string | Uint8Array) => Promise<void>
@@ -12,11 +11,9 @@ export interface HostileSocket {
 }
 
 export interface SocketOptions {
-  /** False for a client that never reads. */
   readonly reads?: boolean
 }
 
-/** Resolves once connected. */
 export async function hostileSocket(
   url: string,
   { reads = true }: SocketOptions = {},
@@ -51,7 +48,6 @@ function connected(socket: Socket): Promise<void> {
   })
 }
 
-/** The head of a POST with a body of this length. */
 export function postHead(path: string, key: string, bytes: number): string {
   const lines = [
     `POST ${path} HTTP/1.1`,

@@ -1,7 +1,7 @@
 /**
- * A server killed at random moments under load, on one database. The callers keep the ledger of accepted
- * jobs outside of it. Usage matches what the model server counted, to the last token, because the sums are stored together
- * with the answers. The long form repeats this on fresh databases.
+ * Tests a server that is killed at random moments under load, on one database. The callers keep the ledger of accepted jobs
+ * outside the server. Usage must match what the model server counted, to the last token, because the sums are stored together
+ * with the answers. The long form repeats this on new databases.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -22,7 +22,7 @@ const JOBS_FOR_A_KILL = LONG ? 50 : 20
 const MOST_EVENTS = LONG ? 320 : 240
 const RUNS_OF_BATCHES = runsOf(3)
 const KILLS_OF_BATCHES = LONG ? 40 : 5
-/** This many batches per kill may lose their response: twelve callers have one in progress. */
+/** Twelve callers have one batch in progress each, so this many batches per kill may lose their response. */
 const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30
 const MODELS = ['gpt-5', 'gpt-5-mini']
@@ -71,7 +71,8 @@ async function killUnderLoad(t: TestContext): Promise<void> {
   models.script = (request, index) => {
     count(calls, request)
     run.event()
-    // Some calls are held until others arrive, so that a kill finds jobs at every stage, but never so many that all wait.
+    // The model server holds some calls until others arrive, so that a kill finds jobs at every stage, but never so many that
+    // all wait.
     if (models.running() > 5) models.release()
     return index % 3 === 0 ? reply.stall() : undefined
   }
@@ -146,8 +147,8 @@ function count(calls: Map<string, number>, { body }: Received): void {
 }
 
 /**
- * Returns the usage of each model, if the model server's count of each stored answer was added once. It counts characters as
- * tokens. It has also counted answers that could not be stored because of a kill; their jobs ran again.
+ * Returns the usage of each model, if the model server's count of each stored answer was added once. The model server counts
+ * characters as tokens. It has also counted answers that a kill prevented from being stored. Their jobs ran again.
  */
 function expectedUsage(database: string): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const sums: Record<string, Record<'jobs' | 'failed' | 'calls' | 'input' | 'output', number>> = {}

@@ -8,7 +8,10 @@ import { startServer } from './started-server.ts'
 
 const HEAP_MIB = 512
 const JOBS = 21
-/** Nearly 10 MB, the limit of a body. It has one character outside Latin-1, so that each character takes two bytes of heap. */
+/**
+ * The text has nearly 10 MB, the limit of a body. One character is outside Latin-1, so that each character takes two bytes of
+ * heap.
+ */
 const LARGE = `${'large '.repeat(1_600_000)}€`
 
 const isLarge = ({ text }: Received) => text.length > 1_000_000

@@ -1,5 +1,5 @@
 /**
- * What callers were promised, recorded outside the server: the accepted jobs, and the final state that a read of each returned.
+ * Records, outside the server, what callers were promised: the accepted jobs, and the final state that a read of each returned.
  */
 import assert from 'node:assert/strict'
 import { type Caller, idsOf, isFinal, type Reply } from './caller.ts'
@@ -7,7 +7,6 @@ import type { Random } from './random.ts'
 
 interface Entry {
   readonly content: string
-  /** The text of the first response that showed a final state. */
   final: string | null
 }
 
@@ -16,7 +15,6 @@ export class Ledger {
   readonly #ids: string[] = []
   readonly #expect: (content: string) => unknown
 
-  /** @param expect returns the correct answer to a job with this content */
   constructor(expect: (content: string) => unknown) {
     this.#expect = expect
   }
@@ -29,7 +27,6 @@ export class Ledger {
     return [...this.#jobs.values()].map(({ content }) => content)
   }
 
-  /** Records what the response to a create promises. */
   accepted(contents: readonly string[], reply: Reply): void {
     assert.ok(reply.status === 200 || reply.status === 202, `${reply.status}: ${reply.text}`)
     const ids = idsOf(reply)
@@ -38,18 +35,17 @@ export class Ledger {
       assert.ok(!this.#jobs.has(id), `the id ${id} was given twice`)
       this.#jobs.set(id, { content: contents[index] ?? '', final: null })
       this.#ids.push(id)
-      // The response to a single create contains the same data as a read, if the create has waited for the answer.
+      // If a single create has waited for the answer, its response contains the same data as a read.
       if (isFinal(reply)) this.#look(id, reply)
     }
   }
 
-  /** Reads one of the jobs. It must exist, and it must be unchanged if it had finished. */
+  /** The job must exist. If it had finished before, it must be unchanged. */
   async readAny(caller: Caller, random: Random): Promise<void> {
     const id = this.#ids[random.below(this.size)]
     if (id !== undefined) this.#look(id, await caller.read(id))
   }
 
-  /** Reads each job until it has finished. */
   async readAll(caller: Caller): Promise<void> {
     const left = this.#ids.values()
     const readOn = async () => {

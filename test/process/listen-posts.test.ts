@@ -11,7 +11,7 @@ const secret = makeSecret()
 
 const place = await installation({ after })
 const listening = (...args: string[]) => startListener(place, ['--secret', secret, ...args])
-/** A listener that tests share if it does not matter what it has received before. */
+/** Tests share this listener if it does not matter what it has received before. */
 const shared = await listening()
 
 const without = (name: string, { body, headers: { [name]: _, ...headers } }: Callback): Callback => ({

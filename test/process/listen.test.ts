@@ -15,20 +15,18 @@ import { installation } from './server-process.ts'
 
 const settings = { callbacks: { allow_networks: ['127.0.0.0/8'], retry_seconds: [0, 0, 0, 0] } }
 
-/** The server that the tests share. It may send callbacks to loopback. */
+/** The tests share this server. It may send callbacks to loopback. */
 const place = await installation({ after }, { settings })
 // If there is any account, the first start does not create the account `default`.
 await place.key('first', 'user_go')
 const server = await place.start()
 let accounts = 0
 
-/** Creates an account for a test. */
 async function newAccount() {
   const account = `ada${accounts++}`
   return { account, caller: server.caller(await place.key(account, 'user_go')) }
 }
 
-/** Creates a job with one message and this callback. Resolves with the job ID. */
 async function send(caller: Caller, url: string, content = 'Hello', payload: object = {}): Promise<string> {
   const job = {
     model: 'gpt-5-mini',

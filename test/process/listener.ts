@@ -1,5 +1,5 @@
 /**
- * `parley listen` as a process, and callbacks that the test makes.
+ * Runs `parley listen` as a process, and makes callbacks for it.
  *
  * ```ts
  * const listener = await startListener(place, ['--secret', secret])
@@ -15,7 +15,6 @@ export interface Listener {
   readonly program: Program
 }
 
-/** Starts it on a free port. Resolves when it listens. */
 export async function startListener(
   place: Installation,
   args: readonly string[] = [],
@@ -34,7 +33,6 @@ export interface Callback {
 
 export interface CallbackOptions {
   readonly id?: string
-  /** How many seconds ago the callback was signed. */
   readonly ageS?: number
   readonly body?: string
 }
@@ -42,7 +40,6 @@ export interface CallbackOptions {
 export const CALLBACK_BODY =
   '{"status":"completed","job_id":"0198c0de-0000-7000-8000-000000000001","created_at":1795232758,"result":{"response_content":"größer 😀"},"error":null,"callback_payload":{"order":12345678901234567890}}'
 
-/** Returns a callback as the server would send it. */
 export function signedCallback(
   secret: string | readonly string[],
   { id = '0198c0de-0000-7000-8000-000000000001', ageS = 0, body = CALLBACK_BODY }: CallbackOptions = {},
@@ -59,7 +56,6 @@ export function signedCallback(
   }
 }
 
-/** Sends a callback. Resolves with the status of the response. */
 export async function post(url: string, { body, headers }: Callback): Promise<number> {
   const answer = await fetch(url, { method: 'POST', headers, body })
   await answer.text()

@@ -1,7 +1,7 @@
 /**
- * Watches the event loop of the main thread. Each time it was blocked for more than a few milliseconds of CPU time, a line with
- * that time is added to the file LOOP_PROBE_FILE. CPU time is measured, because on a busy machine any other measure would grow.
- * A server loads this module with `--import`.
+ * Watches the event loop of the main thread. Each time it was blocked for more than a few milliseconds of CPU time, adds a line
+ * with that time to the file LOOP_PROBE_FILE. On a busy machine, any other measure than CPU time would grow. A server loads
+ * this module with `--import`.
  */
 import { appendFileSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'

@@ -5,7 +5,7 @@ import { LONG } from '../support/long-form.ts'
 import { idsOf } from './caller.ts'
 import { installation } from './server-process.ts'
 
-/** The short form has a fifth, because each job costs a millisecond of CPU. */
+/** Each job costs a millisecond of CPU, so the short form has a fifth of the jobs. */
 const JOBS = LONG ? 10_000 : 2_000
 const CALLERS = 200
 const BATCH = 2
@@ -19,7 +19,6 @@ test(`${JOBS} jobs created by ${CALLERS} concurrent callers all end`, async (t) 
   const ids = new Set<string>()
   const work = async (name: string) => {
     const share = JOBS / CALLERS
-    // Four of five jobs are created singly, the others in batches.
     const singles = share * 0.8
     const batched: string[] = []
     for (let at = 0; at < singles; at++) {

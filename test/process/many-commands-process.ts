@@ -1,4 +1,4 @@
-/** The process of many-commands.ts: runs each command that it gets, and replies with what the command printed. */
+/** Runs each command that `many-commands.ts` sends, in this one process, and replies with what the command printed. */
 import module from 'node:module'
 import { Readable } from 'node:stream'
 import { setTimeout } from 'node:timers/promises'
@@ -7,7 +7,6 @@ export interface CommandLine {
   readonly args: readonly string[]
   readonly cwd: string
   readonly env: NodeJS.ProcessEnv
-  /** The whole standard input. */
   readonly stdin: string
 }
 
@@ -18,10 +17,10 @@ export interface Printed {
 }
 
 const REST_MS = 5
-/** The pipes to the tests. Node keeps a wrap of a finished read for the next one. */
+/** These are the pipes to the tests. Node keeps a wrap of a finished read for the next one. */
 const OURS: ReadonlySet<string> = new Set(['PipeWrap', 'FileHandleReadWrap'])
 
-// As in main.ts.
+// main.ts does the same.
 module.enableCompileCache()
 const { runCommandLine } = await import('../../src/cli/program.ts')
 
@@ -37,17 +36,15 @@ async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
     await nothingIsActive()
     return printed(code)
   } catch (error) {
-    // Node prints an unhandled error like this.
     return { ...printed(1), stderr: `${stderr()}${(error as Error).stack}\n` }
   } finally {
-    // A command listens until its process ends.
+    // A command leaves listeners behind, because it expects that its process ends.
     for (const event of ['SIGINT', 'SIGTERM', 'uncaughtException', 'unhandledRejection']) {
       process.removeAllListeners(event)
     }
   }
 }
 
-/** Returns a function that returns what has been written to the stream since. */
 function recorded(name: 'stdout' | 'stderr'): () => string {
   const chunks: Buffer[] = []
   process[name].write = (chunk: string | Uint8Array, ...others: unknown[]) => {
@@ -60,15 +57,15 @@ function recorded(name: 'stdout' | 'stderr'): () => string {
 }
 
 /**
- * Resolves when only the pipes to the tests keep this process alive, so that a process of its own would have ended. A command
- * that leaves a connection or a thread open therefore hangs here, too.
+ * Resolves when only the pipes to the tests keep this process alive, so that a process of the command's own would have ended. A
+ * command that leaves a connection or a thread open therefore hangs here, too.
  */
 async function nothingIsActive(): Promise<void> {
   const isActive = (resource: string) => !OURS.has(resource)
   while (threads > 0 || process.getActiveResourcesInfo().some(isActive)) await setTimeout(REST_MS)
 }
 
-/** How many threads are running, which are not among the resources. */
+/** Running threads are not among the active resources. */
 let threads = 0
 process.on('worker', (thread) => {
   threads += 1

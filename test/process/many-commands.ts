@@ -1,6 +1,6 @@
 /**
  * Runs commands of the program in one process, one after the other, because loading the program takes longer than most
- * commands. `Installation.parley` uses it.
+ * commands. `Installation.parley` uses this file.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -22,7 +22,7 @@ export function runTogether(command: CommandLine): Promise<Printed> {
 async function run(command: CommandLine): Promise<Printed> {
   child ??= start()
   const running = child
-  // Between commands, the process does not keep the tests alive.
+  // Between commands, the process must not keep the tests alive.
   running.ref()
   running.channel?.ref()
   const ended = new AbortController()

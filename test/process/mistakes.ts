@@ -4,17 +4,15 @@ import type { TestContext } from 'node:test'
 import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 
 export interface Mistake {
-  /** The arguments, separated by spaces. */
+  /** The arguments are separated by spaces. */
   readonly args: string
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** The exit code; 1 if absent. */
   readonly code?: number
   readonly says: RegExp
 }
 
 type Run = (args: readonly string[], options: Pick<ProgramOptions, 'env'>) => Promise<Ended>
 
-/** Runs a command with each mistake, as a subtest. */
 export async function reportEach(t: TestContext, mistakes: readonly Mistake[], run: Run | Installation) {
   for (const { args, env, code, says } of mistakes) {
     await t.test(args + (env ? ` (${JSON.stringify(env)})` : ''), async () => {
@@ -31,12 +29,11 @@ export async function reportEach(t: TestContext, mistakes: readonly Mistake[], r
 
 export interface Expected {
   readonly code: number
-  /** All that it printed, or a part of it. Not checked if absent. */
+  /** A regular expression may match a part of the output. If absent, any output is right. */
   readonly stdout?: string | RegExp
   readonly stderr?: string | RegExp
 }
 
-/** Checks how a command ended. */
 export function assertEnded(ended: Ended, { code, ...printed }: Expected): void {
   assert.equal(ended.code, code, ended.stderr)
   for (const [name, text] of Object.entries(printed)) {
@@ -46,7 +43,7 @@ export function assertEnded(ended: Ended, { code, ...printed }: Expected): void 
   }
 }
 
-/** Checks that a command printed only on standard error, and no stack. */
+/** The command must print only on standard error, and no stack. */
 export function reported({ code, stdout, stderr }: Ended, says: RegExp, expected = 1): void {
   assert.deepEqual([code, stdout], [expected, ''], stderr)
   assert.match(stderr, says)

@@ -1,7 +1,7 @@
 /**
- * Tests that a faulty model server only affects its own jobs. They end by their deadlines, the memory of the server stays
+ * Tests that a faulty model server only affects its own jobs. Those jobs end by their deadlines, the memory of the server stays
  * limited, and jobs of another model server complete meanwhile. The long form sends many jobs into each fault, one fault after
- * the other; the short form sends a few jobs into all faults at the same time.
+ * the other. The short form sends a few jobs into all faults at the same time.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -19,7 +19,6 @@ const HUGE = 'answers with 100 MB'
 const HUGE_BYTES = 100 * 1024 * 1024
 const DRIP_MS = 50
 
-/** What the faulty server does with a request whose conversation names the fault. */
 const FAULTS: Readonly<Record<string, Reply>> = {
   'never answers': () => {},
   'resets the connection': reply.reset(),
@@ -37,24 +36,23 @@ const FAULTS: Readonly<Record<string, Reply>> = {
 }
 
 const NAMES = Object.keys(FAULTS)
-/** The faults that happen at the same time. */
 const ROUNDS = LONG ? NAMES.map((name) => [name]) : [NAMES]
 const JOBS = LONG ? 1000 : 40
 const BATCH = 20
 const CALL_TIMEOUT_S = 2
 const RUN_TIMEOUT_S = 4
-/** How many seconds a busy machine may need to settle jobs after their deadline. */
+/** On a busy machine, settling jobs after their deadline may take this long. */
 const SLACK_S = 6
-/** There are 256 slots, some of which are reserved for other accounts. */
+/** There are 256 slots. Some of them are reserved for other accounts. */
 const SLOTS = 240
 /**
- * How many seconds an answer of 100 MB may take, of which 16 MiB are read. Few calls run at the same time: earlier faults have
- * lowered the limit, and a server without useful answers does not raise it.
+ * An answer of 100 MB may take this long, because Parley reads 16 MiB of it. Few calls run at the same time: earlier faults
+ * have lowered the limit, and a server without useful answers does not raise it.
  */
 const HUGE_S = 0.5
 /**
- * By how many MiB the memory may exceed the peak with as many jobs on a healthy model server. V8 enlarges its young generation
- * under any load.
+ * The memory may exceed the peak with as many jobs on a healthy model server by this much, because V8 enlarges its young
+ * generation under any load.
  */
 const MAX_MIB = 100
 const HEALTHY_JOBS = Math.max(600, JOBS)
@@ -104,7 +102,7 @@ const answerLater: Reply = (request, response, server) => {
   setTimeout(() => reply.echo()(request, response, server), HEALTHY_MS)
 }
 
-/** Starts a server. Jobs with the model `gpt-5-mini` run on the faulty model server, all others on the good one. */
+/** Jobs with the model `gpt-5-mini` run on the faulty model server, all others on the good one. */
 async function start(t: TestContext) {
   const good = await startModelServer({ keep: false })
   const bad = await startModelServer({
@@ -127,12 +125,10 @@ async function start(t: TestContext) {
   return { server, caller, other: server.caller(await place.key('other', 'user_go')) }
 }
 
-/** Returns the fault that the conversation of a request names; an empty text for a list of models. */
 function faultOf({ messages }: Partial<ChatRequest>): string {
   return String(messages?.[0]?.content).split(':')[0] ?? ''
 }
 
-/** Creates batches of jobs for the faulty server. Each job gets the next fault. Returns the job IDs. */
 async function sendAll(caller: Caller, faults: readonly string[], jobs: number): Promise<string[]> {
   const ids: string[] = []
   for (let sent = 0; sent < jobs; sent += BATCH) {
@@ -170,7 +166,6 @@ async function noneLeft({ signal }: TestContext, { url }: Server): Promise<void>
   await eventually(left, (jobs) => jobs <= 1, { signal })
 }
 
-/** Returns how all the jobs ended, and how long the longest execution took. */
 async function runsOfAll(server: Server, caller: Caller, ids: readonly string[]) {
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}` }
   let failed = 0

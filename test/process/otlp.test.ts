@@ -36,12 +36,10 @@ interface Span {
   readonly attributes: readonly Attribute[]
 }
 
-/** Returns the bodies that the collector got on a path. */
 function bodies({ requests }: Receiver, path: string) {
   return requests.filter((request) => request.path === path).map(({ body }) => JSON.parse(body))
 }
 
-/** @param service the service whose spans are returned; all spans if absent */
 function spansOf(collector: Receiver, service?: string): Span[] {
   const isFrom = ({ resource }: { resource: { attributes: readonly Attribute[] } }) =>
     service === undefined ||
@@ -72,7 +70,7 @@ function create(server: Server, key: string, body: object, signal?: AbortSignal)
   })
 }
 
-/** Resolves when the model server has a request for a completion. */
+/** Requests for the list of models do not count. */
 async function called(models: ModelServerForTests): Promise<void> {
   for (let received = 1; models.completions().length === 0; received++) await models.received(received)
 }
@@ -195,7 +193,6 @@ test('metrics are sent more often than their timeout, and the span of a request 
   )
 })
 
-/** Starts a server with this telemetry. Checks that it completes jobs and stops. */
 async function serves(
   t: TestContext,
   env: Readonly<Record<string, string>>,

@@ -1,6 +1,6 @@
 /**
- * Tests a server with five times the load that it can handle: it rejects the excess and tells clients when to retry, it keeps
- * what it has accepted, and its memory does not grow with the load.
+ * Tests a server with five times the load that it can handle. It must reject the excess and tell clients when to retry, and
+ * must keep what it has accepted. Its memory must not grow with the load.
  */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
@@ -18,8 +18,8 @@ const REQUESTS = LONG ? 20_000 : 500
 const BATCH = 5
 const TEXT = 'x'.repeat(5000)
 /**
- * The heap of the server. If memory grew with the load, a process with such a heap would crash. With a larger heap, V8 would
- * not need a full collection for a long time.
+ * If memory grew with the load, a process with such a small heap would crash. With a larger heap, V8 would not need a full
+ * collection for a long time.
  */
 const HEAP_MIB = 192
 const MAX_MIB = 200
@@ -63,10 +63,6 @@ interface Load {
   refused: number
 }
 
-/**
- * Runs all callers at the same time. Each sends its next request as soon as it has a response, alternately a single create or a
- * batch.
- */
 async function askAll(load: Load, name: string, requests: number): Promise<void> {
   const left = Array.from({ length: requests }, (_, index) => index).values()
   const ask = async () => {

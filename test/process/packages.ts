@@ -5,13 +5,10 @@ import { delimiter, join } from 'node:path'
 import type { Ended, Installation, ProgramOptions } from './server-process.ts'
 
 export interface Packed {
-  /** The path of the tarball. */
   readonly file: string
-  /** The paths of the packed files. */
   readonly paths: readonly string[]
 }
 
-/** Runs a command to its end. It must succeed. */
 export async function succeed(
   place: Installation,
   command: readonly string[],
@@ -35,21 +32,20 @@ interface NpmReport {
   readonly files: readonly { readonly path: string }[]
 }
 
-/** npm 12 reports an object with packages by name; earlier versions report an array. */
+/** npm 12 reports an object with packages by name. Earlier versions report an array. */
 function onlyOne(said: Readonly<Record<string, NpmReport>> | readonly NpmReport[]): NpmReport {
   const [only] = Object.values(said)
   assert.ok(only)
   return only
 }
 
-/** Returns the path of a program that is installed on this machine, not by a package of this project. */
+/** The program must be installed on this machine, not by a package of this project. */
 export function onThePath(name: string): string | undefined {
   return ownPath()
     .map((folder) => join(folder, name))
     .find((path) => existsSync(path))
 }
 
-/** Returns the user's PATH without the folders that this project adds. */
 export function ownPath(): readonly string[] {
   return (process.env.PATH ?? '').split(delimiter).filter((path) => !path.includes('node_modules'))
 }

@@ -29,7 +29,6 @@ const GROWTH_MIB = 5
 const STEADY_MS = LONG ? 5_000 : 1_000
 const WARM_ANSWERS = 200
 
-/** The bytes that each connection sends at once, with an API key. */
 const ATTACKS: Readonly<Record<string, (key: string) => Buffer>> = {
   [`${REQUESTS} bodies of 60 KB`]: (key) => {
     const body = JSON.stringify(jobOf(LONG_TEXT))
@@ -56,8 +55,8 @@ async function stage(t: Lifetime) {
 }
 
 /**
- * Keeps the same number of connections busy without pipelining until that takes no more memory. Any load makes V8 enlarge its
- * heaps, and starts the threads that count tokens.
+ * Any load makes V8 enlarge its heaps, and starts the threads that count tokens. So the same number of connections is busy
+ * without pipelining until the memory no longer grows.
  */
 async function warmUp(server: Server, key: string): Promise<void> {
   const busy = server.caller(key)
@@ -83,12 +82,10 @@ async function warmUp(server: Server, key: string): Promise<void> {
   }
   await eventually(steadyMs, (ms) => ms >= STEADY_MS)
   isWarm = true
-  // Some of the responses are delayed.
   await busy.close()
   await all
 }
 
-/** Starts a server whose memory does not grow with the usual load any more. */
 async function warmStage(t: Lifetime) {
   const place = await stage(t)
   await warmUp(place.server, place.hostileKey)
@@ -99,7 +96,6 @@ async function warmStage(t: Lifetime) {
 const shared = LONG ? null : await warmStage({ after })
 const stageOfAttack = async (t: Lifetime) => shared ?? (await warmStage(t))
 
-/** In the short form, there is one attack with a key and one without. */
 function isRun(attack: string, hasKey: boolean, reads: boolean): boolean {
   return LONG || (attack === Object.keys(ATTACKS)[0] && hasKey === reads)
 }

@@ -1,4 +1,4 @@
-/** Random numbers that depend on a seed. Tests print the seed; PARLEY_TEST_SEED=… repeats the choices of a run. */
+/** Makes random numbers that depend on a seed. Tests print the seed. PARLEY_TEST_SEED=… repeats the choices of a run. */
 import type { TestContext } from 'node:test'
 
 export class Random {
@@ -10,7 +10,6 @@ export class Random {
     this.#state = seed
   }
 
-  /** Returns random numbers whose seed is in the report of the test. */
   static of(t: TestContext): Random {
     const random = new Random()
     t.diagnostic(`PARLEY_TEST_SEED=${random.seed}`)

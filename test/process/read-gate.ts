@@ -1,5 +1,5 @@
 /**
- * A proxy between callers and a server. Like the server, it limits reads of jobs, but in windows of seconds instead of a
+ * Runs a proxy between callers and a server. Like the server, it limits reads of jobs, but in windows of seconds instead of a
  * minute, so that a test sees several windows.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -9,17 +9,16 @@ import { serveHttp } from './http-server.ts'
 
 export interface ReadGate {
   readonly url: string
-  /** How many reads of jobs have arrived, and how many of them were rejected with 429. */
   readonly reads: () => number
   readonly refused: () => number
-  /** How many reads came before the time in an earlier Retry-After was over. */
+  /** Counts reads that came before the time in an earlier Retry-After was over. */
   readonly earlyAfterRefusal: () => number
 }
 
 export interface GateOptions {
   readonly reads: number
   readonly windowS: number
-  /** How many of the first reads are rejected, as if another caller had used up the limit. Their Retry-After is 1. */
+  /** This many of the first reads are rejected with a Retry-After of 1, as if another caller had used up the limit. */
   readonly refuseFirst?: number
 }
 
@@ -36,7 +35,6 @@ export async function startReadGate(
     'ratelimit-remaining': String(left),
     'ratelimit-reset': String(resetS()),
   })
-  /** Returns whether the next read is rejected. */
   const refuses = (): boolean => {
     const nowMs = performance.now()
     if (nowMs >= endsMs) {
@@ -75,7 +73,6 @@ export async function startReadGate(
     response.writeHead(answer.status, { 'content-type': 'application/json', ...(isRead && limits()) })
     response.end(request.url === '/api/v1/me' ? limited(text) : text)
   }
-  /** Returns the account with the limit of this gate. */
   const limited = (text: string): string => {
     const { data, ...others } = JSON.parse(text)
     const reads = { remaining: left, resets_in_seconds: resetS() }

@@ -1,6 +1,5 @@
 /**
- * Tests that the memory of clients that never read their responses is limited by a budget, and that these clients are
- * disconnected.
+ * Tests that a budget limits the memory of clients that never read their responses, and that these clients are disconnected.
  */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
@@ -16,7 +15,6 @@ const READERS = 200
 const MAX_MIB = 150
 const STALLED_S = 4
 const CLOSED_WITHIN_MS = 90_000
-/** The answer of the model. */
 const ANSWER = 'x'.repeat(5_000_000)
 
 function stage(t: TestContext) {
@@ -25,7 +23,6 @@ function stage(t: TestContext) {
   return startServer(t, { models, settings, start: { heapMib: 512 } })
 }
 
-/** Opens connections, sends the request on each, reads nothing, and waits until no connection holds memory. */
 async function neverRead(
   t: TestContext,
   { url, program: { pid } }: Server,
@@ -76,7 +73,7 @@ test(`${READERS} readers of one account that never read take at most ${MAX_MIB} 
     const text = await metrics()
     return /^parley_connections_stalled_total [1-9]/m.test(text) && !isHeld(text)
   })
-  // If the read came earlier, it would use the share of the account, and all further reads would be rejected.
+  // An earlier read would use the share of the account, and all further reads would be rejected.
   await eventually(metrics, isHeld)
   const read = await eventually(
     () => caller.read(jobId),

@@ -1,7 +1,6 @@
 /** Reads the database file of a stopped server directly. */
 import { DatabaseSync } from 'node:sqlite'
 
-/** Returns how many jobs there are for each content of a user message. */
 export function jobsByContent(file: string): Map<string, number> {
   const counts = new Map<string, number>()
   for (const { messages } of rows(file, 'select messages from jobs join requests using (seq)')) {
@@ -16,7 +15,6 @@ export function jobsByStatus(file: string): Readonly<Record<string, number>> {
   return Object.fromEntries(found.map(({ status, jobs }) => [String(status), Number(jobs)]))
 }
 
-/** Returns the public model name and the answer of each completed job. */
 export function outcomes(file: string): { model: string; content: string }[] {
   const sql = "select model, content from jobs join outcomes using (seq) where status = 'completed'"
   return rows(file, sql).map(({ model, content }) => ({
@@ -25,7 +23,6 @@ export function outcomes(file: string): { model: string; content: string }[] {
   }))
 }
 
-/** Returns the usage of each model. */
 export function usageSums(file: string): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const found = rows(
     file,

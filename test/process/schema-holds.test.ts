@@ -10,10 +10,10 @@ import { LONG } from '../support/long-form.ts'
 import { type Database, onBothStores } from './both-stores.ts'
 import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
 
-/** In milliseconds of CPU time, on the machine on which the limit was set. */
+/** The limit is in milliseconds of CPU time, on the machine on which it was set. */
 const LONGEST_HOLD_MS = 20
 
-/** Not far below 16 MiB, the largest answer that a model may give. */
+/** A model's answer may have up to 16 MiB. */
 const ANSWER_BYTES = 10 * MIB
 
 function rows(make: (index: number) => unknown): unknown[] {
@@ -33,7 +33,6 @@ const ROW = {
   additionalProperties: false,
 }
 
-/** Schemas, each with a valid answer of 10 MB. */
 const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   [
     'a table',
@@ -59,7 +58,7 @@ const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   ],
 ]
 
-/** Returns a hostile schema with its answer, as large as the limits of a request allow. */
+/** The schema and its answer are as large as the limits of a request allow. */
 function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
   const within = [100, 30, 10, 1].map(make).find(({ schema }) => JSON.stringify(schema).length < 60_000)
   return within ?? make(1)
@@ -80,7 +79,7 @@ async function start(t: TestContext, database: Database) {
   )
   const { post, held, key } = await startWatched(t, { upstream: models.baseUrl, ...database })
   const caller = await key('acme', 'user_max')
-  /** Asks a unique question, so that the answer is not from the cache. */
+  /** The question must be unique, so that the answer is not from the cache. */
   const ask = async (question: string, schema: unknown, answer: string) => {
     content = answer
     calls = 0
@@ -91,8 +90,7 @@ async function start(t: TestContext, database: Database) {
   }
   await ask('Ready?', { type: 'object' }, '{}')
   /**
-   * Takes the minimum of several runs, because other processes evict the CPU caches, and a run may include a garbage
-   * collection.
+   * Other processes evict the CPU caches, and a run may include a garbage collection, so the minimum of several runs counts.
    */
   const holdsNothing = async (name: string, work: (attempt: number) => Promise<unknown>): Promise<void> => {
     let heldMs = Number.POSITIVE_INFINITY
@@ -125,9 +123,7 @@ async function completesLarge({ ask, holdsNothing }: Started, large: typeof LARG
   }
 }
 
-/**
- * Checks that a schema with exponentially many branches is not blamed on the model: the model is called, and billed, only once.
- */
+/** A schema with exponentially many branches is not the model's fault, so the model must be called, and billed, only once. */
 async function checksOnce({ ask, holdsNothing }: Started): Promise<void> {
   const exponential = HOSTILE_FAMILIES.map((make) => make(30)).find(
     ({ family }) => family === 'branching $ref one step in',

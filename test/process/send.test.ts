@@ -14,14 +14,13 @@ const RIVER = {
   additionalProperties: false,
 }
 
-/** The tests share a server and its model server. Only one request may wait for its answer; others get a 202 at once. */
+/** The tests share a server and its model server. Only one request may wait for its answer. Others get a 202 at once. */
 const models = await startModelServer()
 after(() => models.close())
 const settings = { sync: { max_waiters: 1 } }
 const asking = await startAsking({ after }, { upstream: models.baseUrl, settings })
 const { ask, begin, write, place, server, key } = asking
 
-/** Sets the script of the model server until the test ends. */
 function answers(t: TestContext, script: Script): void {
   models.script = script
   t.after(() => {
@@ -29,7 +28,6 @@ function answers(t: TestContext, script: Script): void {
   })
 }
 
-/** Resolves when the model server has got this many more requests. */
 const calledMore = (count: number) => models.received(models.requests.length + count)
 
 test('the text comes from arguments, a file or standard input, and the answer goes to standard output', async () => {

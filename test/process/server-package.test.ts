@@ -1,6 +1,7 @@
 /**
  * Tests the server as users get it: packed, installed globally in a clean prefix, used through its command, upgraded and
- * removed. It runs on the Node that runs the tests, and on those in TEST_NODES: paths of node binaries, separated as in a PATH.
+ * removed. The server runs on the Node that runs the tests, and on those in TEST_NODES: paths of node binaries, separated as in
+ * a PATH.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -22,12 +23,10 @@ const INSTALL_OPTIONS = ['--prefer-offline', '--no-audit', '--no-fund']
 interface Command {
   readonly place: Installation
   readonly prefix: string
-  /** The folder of the installed package. */
   readonly folder: string
   /** The PATH of the command begins with this Node and the prefix, and contains nothing of this project. */
   readonly env: { readonly PATH: string }
   npm(...args: readonly string[]): Promise<Ended>
-  /** Runs `parley …` to its end. It must succeed. */
   run(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended>
   serve(): Promise<Server>
 }
@@ -47,7 +46,7 @@ async function commandOn(t: TestContext, node: string): Promise<Command> {
   }
 }
 
-/** Packs the package again from its installation, with a different version. */
+/** The next version is the same package, packed again from its installation. */
 async function packNext({ place, folder }: Command): Promise<Packed> {
   const next = join(place.folder, 'next')
   await cp(folder, next, { recursive: true, filter: (path) => !path.includes('/parley/node_modules') })
@@ -56,7 +55,7 @@ async function packNext({ place, folder }: Command): Promise<Packed> {
   return pack(place, [next, '--ignore-scripts'], place.folder)
 }
 
-/** The timeout of npm in milliseconds. It only has to end what hangs: on a busy machine, downloads took two minutes. */
+/** This timeout of npm only has to end what hangs. On a busy machine, downloads took two minutes. */
 const NPM_MS = 600_000
 
 test('the packed server', { timeout: (1 + NODES.length) * NPM_MS }, async (t) => {
@@ -101,7 +100,6 @@ function holdsWhatItNeeds({ paths }: Packed): void {
   )
 }
 
-/** Returns the packages that a packed module imports, without Node's own modules. */
 function packagesNamedIn(path: string): readonly string[] {
   const text = readFileSync(join(CLONE, path), 'utf8')
   return [...text.matchAll(/^(?:import|export) (?:[^'"]* from )?'([^.'][^']*)';$/gm)]
@@ -143,7 +141,7 @@ async function liveWith(command: Command, packed: Packed): Promise<void> {
   assert.equal((await place.spawn(['sh', '-c', 'parley --version'], { env }).exited).code, 127)
 }
 
-/** Checks that the server serves the dashboard with all its modules, and the page of the API reference with its script. */
+/** The server must serve the dashboard with all its modules, and the page of the API reference with its script. */
 async function servesItsPages(url: string): Promise<void> {
   for (const [path, least] of [
     ['/dashboard', 60],

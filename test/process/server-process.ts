@@ -1,6 +1,6 @@
 /**
- * The real program as processes: a folder with a configuration and a database, servers on it, and commands that run in it.
- * Processes that are still running when the test ends are killed by their IDs, and the folder is removed.
+ * Runs the real program as processes: a folder with a configuration and a database, servers on it, and commands that run in it.
+ * When the test ends, processes that are still running are killed by their IDs, and the folder is removed.
  *
  * ```ts
  * const place = await installation(t, { upstream: modelServer.baseUrl, settings: { jobs: { concurrency: 8 } } })
@@ -20,32 +20,29 @@ import type { Lifetime } from '../parley.ts'
 import { Caller } from './caller.ts'
 import { runTogether } from './many-commands.ts'
 
-/** The folder of the clone, in which `npm start` runs. */
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 export const MAIN = join(CLONE, 'src/main.ts')
 
 export interface InstallationOptions {
-  /** The contents of `parley.config.json`. Reads are not limited unless they set a limit. */
+  /** `parley.config.json` contains these settings. Reads are not limited unless they limit them. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The base URL of a model server for all models; if absent, the simulator answers. */
+  /** All models use the model server at this URL. Without it, the simulator answers. */
   readonly upstream?: string
-  /** The database; if absent, a SQLite file in the folder. */
+  /** By default, the database is a SQLite file in the folder. */
   readonly databaseUrl?: string
 }
 
 export interface ProgramOptions {
-  /** Environment variables in addition to those of every program of the installation. Undefined removes a variable. */
+  /**
+   * The program gets these variables in addition to those of every program of the installation. Undefined removes a variable.
+   */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
-  /** The arguments after `parley serve`. */
   readonly args?: readonly string[]
-  /** The largest heap of a server. */
   readonly heapMib?: number
-  /** The source file of the program in another clone. */
+  /** The file is the program's source in another clone. */
   readonly main?: string
-  /** The whole standard input of a command. */
   readonly stdin?: string
-  /** If true, a command has a process of its own. */
   readonly alone?: boolean
 }
 
@@ -87,13 +84,12 @@ export class Installation {
     this.#simulator = isSimulated ? { PARLEY_SIMULATOR: 'true' } : {}
   }
 
-  /** Writes `parley.config.json`, which programs find in their working directory from now on. */
+  /** Programs find `parley.config.json` in their working directory from now on. */
   async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
     const unlimited = { tiers: { user_max: { reads_per_minute: 1_000_000_000 } } }
     await writeFile(join(this.folder, 'parley.config.json'), JSON.stringify({ ...unlimited, ...settings }))
   }
 
-  /** Starts a server. Resolves when it listens. */
   async start(options: ProgramOptions = {}): Promise<Server> {
     const { main = MAIN, args = [], heapMib } = options
     const heap = heapMib === undefined ? [] : [`--max-old-space-size=${heapMib}`]
@@ -107,7 +103,6 @@ export class Installation {
     return new Server(program, url, (key) => this.#caller(url, key))
   }
 
-  /** Runs `parley …` to its end, in a process that all commands of a test file share. */
   async parley(args: readonly string[], options: ProgramOptions = {}): Promise<Ended> {
     const { env, stdin = '', main, alone } = options
     if (main === undefined && !alone) {
@@ -119,38 +114,36 @@ export class Installation {
     return program.ended()
   }
 
-  /** Runs a command that must succeed. Resolves with what it prints on standard output. */
+  /** The command must succeed. Resolves with what it prints on standard output. */
   async output(args: readonly string[], options: ProgramOptions = {}): Promise<string> {
     const { code, stdout, stderr } = await this.parley(args, options)
     assert.equal(code, 0, `${args.join(' ')}: ${stderr}`)
     return stdout
   }
 
-  /** The same with `--json`. Resolves with the parsed output. */
+  /** Does the same as `output` with `--json`. Resolves with the parsed output. */
   // biome-ignore lint/suspicious/noExplicitAny: tests inspect output of every shape, and fail if it is wrong.
   async json(args: readonly string[], options: ProgramOptions = {}): Promise<any> {
     return JSON.parse(await this.output([...args, '--json'], options))
   }
 
-  /** Creates an API key. */
   async key(account: string, tier = 'user_max'): Promise<string> {
     return (await this.output(['keys', 'create', '--account', account, '--tier', tier])).trim()
   }
 
-  /** Returns the environment of all programs of the installation. */
   environment(more: ProgramOptions['env'] = {}): NodeJS.ProcessEnv {
     return {
       ...outerEnvironment(),
       DATABASE_URL: this.#databaseUrl,
       PORT: '0',
       ...this.#simulator,
-      // Tests expect that calls are made at once, although nothing is known of the server yet.
+      // Tests expect calls at once, although the server knows nothing about the model server yet.
       ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
       ...more,
     }
   }
 
-  /** Starts a program in its own process group, so that processes that it starts can be ended with it. */
+  /** The program gets its own process group, so that processes that it starts can be ended with it. */
   spawn([command = '', ...args]: readonly string[], { env, cwd }: ProgramOptions = {}): Program {
     const child = spawn(command, args, {
       cwd: cwd ?? this.folder,
@@ -193,13 +186,15 @@ function killLiving(): void {
   for (const program of living) program.killGroup()
 }
 
-/** Returns the environment of the tests without variables that configure Parley, or that show that npm has started it. */
+/**
+ * The tests may run with variables that configure Parley, or that show that npm has started them. Programs must not inherit
+ * these.
+ */
 function outerEnvironment(): NodeJS.ProcessEnv {
   const ours = /^(OPENAI_|PARLEY_|OTEL_|npm_|NODE_TEST_CONTEXT$|DATABASE_URL$|HOST$|PORT$|LOG_LEVEL$)/i
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !ours.test(name)))
 }
 
-/** A process, and its output so far. */
 export class Program {
   /** Resolves when the process has ended and all output has been read, including that of processes that it started. */
   readonly exited: Promise<Exit>
@@ -243,13 +238,11 @@ export class Program {
     this.#child.kill(signal)
   }
 
-  /** Writes the whole standard input of the program. */
   write(text: string): void {
     // The program may have ended without reading its input.
     this.#child.stdin?.on('error', () => {}).end(text)
   }
 
-  /** Resolves with all output when the process has ended. */
   async ended(): Promise<Ended> {
     return { ...(await this.exited), stdout: this.stdout, stderr: this.stderr }
   }
@@ -289,7 +282,6 @@ export class Program {
   }
 }
 
-/** A program that listens. */
 export class Server {
   readonly url: string
   readonly program: Program
@@ -303,7 +295,6 @@ export class Server {
     this.#makeCaller = makeCaller
   }
 
-  /** Returns the API key that the first start prints. */
   async firstKey(): Promise<string> {
     const [, key = ''] = await this.program.line(/^ {2}(prl_\w+)\n/m)
     return key
@@ -317,7 +308,6 @@ export class Server {
     this.program.kill(signal)
   }
 
-  /** Sends SIGKILL. Resolves when the process is gone. */
   async crash(): Promise<void> {
     this.kill('SIGKILL')
     await this.exited

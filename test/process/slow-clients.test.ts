@@ -7,14 +7,12 @@ import type { Server } from './server-process.ts'
 import { startServer } from './started-server.ts'
 
 const SOCKETS = 500
-/** The limits in seconds. The long form uses the defaults. */
 const HEADER_S = LONG ? 10 : 2
 const REQUEST_S = LONG ? 30 : 4
-/** How many milliseconds after its limit a connection is closed at the latest. */
+/** A connection is closed at the latest this long after its limit. */
 const CUT_WITHIN_MS = 12_000
 const DRIP_MS = 1000
 const REQUESTS = LONG ? 2000 : 200
-/** How many milliseconds other work on the machine may take. */
 const NOISE_MS = 5
 
 test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others do not notice`, async (t) => {
@@ -41,8 +39,7 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
     `cut after ${Math.round(Math.max(...headers))} ms (headers), ${Math.round(Math.max(...bodies))} ms (bodies); ` +
       `p99 of others ${busy.p99.toFixed(1)} ms, ${idle.p99.toFixed(1)} and ${idleAgain.p99.toFixed(1)} ms when idle`,
   )
-  // In the short form, only the median is compared. The 99th percentile of such a short run depends on other work on the
-  // machine.
+  // The 99th percentile of a short run depends on other work on the machine, so the short form compares only the median.
   assert.ok(
     busy.median <= 2 * idle.median + NOISE_MS,
     `median ${busy.median} ms, ${idle.median} ms when idle`,
@@ -51,7 +48,6 @@ test(`${SOCKETS} clients that drip headers or bodies are cut in time, and others
   if (LONG) assert.ok(busy.p99 <= 2 * p99 + NOISE_MS, `p99 ${busy.p99} ms, ${p99} ms when idle`)
 })
 
-/** Sends one character after the other. Resolves with how many milliseconds later the server closed the connection. */
 async function drip(socket: HostileSocket, start: string): Promise<number> {
   await socket.send(start)
   const timer = setInterval(() => void socket.send('x'), DRIP_MS)
@@ -60,7 +56,6 @@ async function drip(socket: HostileSocket, start: string): Promise<number> {
   return ms
 }
 
-/** Returns how many milliseconds single creates take, one after the other. */
 async function timesOf(server: Server, key: string) {
   const caller = server.caller(key)
   const times: number[] = []

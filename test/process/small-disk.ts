@@ -1,15 +1,15 @@
-/** A small disk for a test: a tmpfs in its own mount namespace. It needs no privileges if user namespaces are allowed. */
+/**
+ * Gives a test a small disk: a tmpfs in its own mount namespace. The disk needs no privileges if user namespaces are allowed.
+ */
 import { spawnSync } from 'node:child_process'
 import { cp, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Installation } from './server-process.ts'
 
 export interface SmallDisk {
-  /** Where the disk is mounted for programs that were started with `command`. */
+  /** The disk is mounted here for programs that were started with `command`. */
   readonly folder: string
-  /** Copies the files of the disk to a folder outside the namespace. */
   copyTo(folder: string): Promise<void>
-  /** Wraps a command so that it runs in the namespace. */
   command(command: readonly string[]): readonly string[]
   resize(mib: number): void
 }
@@ -21,7 +21,7 @@ export function canMount(): boolean {
   return spawnSync('unshare', [...NAMESPACE, 'sh', '-c', probe]).status === 0
 }
 
-/** Starts a disk, which exists until the installation is removed. */
+/** The disk exists until the installation is removed. */
 export async function startDisk(place: Installation, mib: number): Promise<SmallDisk> {
   const folder = join(place.folder, 'small-disk')
   await mkdir(folder)

@@ -18,7 +18,6 @@ import {
 
 interface StartOptions extends InstallationOptions {
   readonly models?: ModelServerOptions
-  /** How the server is started. */
   readonly start?: ProgramOptions
 }
 

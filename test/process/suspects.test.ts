@@ -14,7 +14,7 @@ import { startServer } from './started-server.ts'
 
 /** The long form has as many jobs, and as long ones, as a busy installation. */
 const [BATCHES, JOB_MS] = LONG ? [32, 10_000] : [4, 300]
-/** The promise of the long form in milliseconds: 256 jobs of 10 s are done five minutes after the last kill. */
+/** The long form promises that 256 jobs of 10 s are done five minutes after the last kill. */
 const WITHIN_MS = 300_000
 const BATCH = 8
 /** After the last crash, the jobs may take this many times as long as one of them. */
@@ -26,13 +26,11 @@ const KILLS_OF_WAITING = LONG ? 5 : 3
 const contents = (count: number) => Array.from({ length: count }, (_, index) => `job ${index}`)
 const isPoison = ({ text }: Received) => text.includes('poison')
 
-/** Starts a server that is killed and started again. */
 async function startStage(t: TestContext, database: Database, maxConcurrency: number, jobs = {}) {
   const upstreams = { openai: { max_concurrency: maxConcurrency, api_key_env: null } }
   const settings = { upstreams, jobs: { lease_seconds: LEASE_S, ...jobs } }
   const { models, place, server: first, key } = await startServer(t, { settings, ...database })
   let server = first
-  /** Returns how the job ends. */
   const end = async (id: string) => {
     const caller = server.caller(key)
     return (await eventually(() => caller.read(id), isFinal, { withinMs: WITHIN_MS })).body.data
@@ -42,7 +40,6 @@ async function startStage(t: TestContext, database: Database, maxConcurrency: nu
   }
   return {
     ...{ models, end, assertCompleted },
-    /** Stores jobs in batches, for which no request waits. */
     async queue(jobs: readonly string[]): Promise<string[]> {
       const ids: string[] = []
       for (let from = 0; from < jobs.length; from += BATCH) {
@@ -56,7 +53,6 @@ async function startStage(t: TestContext, database: Database, maxConcurrency: nu
       between()
       server = await place.start()
     },
-    /** Checks that the jobs complete soon after the last crash. */
     async assertCompletedSoon(ids: readonly string[]): Promise<void> {
       const startedMs = performance.now()
       await assertCompleted(ids)
@@ -119,7 +115,7 @@ onBothStores(
     const stage = await startStage(t, database, 1, { max_attempts: KILLS_OF_WAITING })
     const { models } = stage
     /**
-     * How often the call of each job stalled. A job that was running alone in all crashes would fail, so it is answered before.
+     * Counts how often the call of each job stalled. A job that ran alone in all crashes would fail, so it is answered before.
      */
     const stalls = new Map<string, number>()
     let isAnswered = false
@@ -136,7 +132,6 @@ onBothStores(
     const ids = await stage.queue(contents(BATCH))
     await models.received(1)
     for (let kills = 1; kills <= KILLS_OF_WAITING; kills++) {
-      // From the second kill on, one job is answered after each kill.
       const isLater = kills > 1
       let before = 0
       await stage.crash(() => {

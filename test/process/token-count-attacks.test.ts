@@ -6,16 +6,13 @@ import assert from 'node:assert/strict'
 import test, { after } from 'node:test'
 import { BATCHES, job, MESSAGES, MIB, randomText, startWatched } from './watched-server.ts'
 
-/**
- * These 57 KB have more bytes, but fewer tokens, than the lowest tier allows. So their tokens are counted, and they are
- * accepted.
- */
+/** These 57 KB have more bytes, but fewer tokens, than the lowest tier allows. So Parley counts and accepts them. */
 const PROSE = 'The quick brown fox jumps over the lazy dog. '.repeat(1_300)
 
 const saying = (content: string) => JSON.stringify(job({ messages: [{ role: 'user', content }] }))
 
 const TEXTS = 30
-/** How often the test tries. On a busy machine, the other request may not get a CPU core for a while. */
+/** On a busy machine, the other request may not get a CPU core for a while, so the test tries this often. */
 const ATTEMPTS = 4
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
@@ -33,7 +30,7 @@ await Promise.all(Array.from({ length: 16 }, (_, index) => create(100 + index)))
 
 test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`, async (t) => {
   const attacker = await key('attacker', 'user_free')
-  // The order of the responses is compared, because durations mean little on a busy machine.
+  // Durations mean little on a busy machine, so the test compares the order of the responses.
   let least = 1
   for (let attempt = 0; attempt < ATTEMPTS && least >= 0.5; attempt++) {
     let unanswered = TEXTS

@@ -13,7 +13,6 @@ import { installation, MAIN } from './server-process.ts'
 const hasCurl = spawnSync('curl', ['--version']).status === 0
 const TOKEN = 'of-the-operators'
 
-/** Sends a request over the socket. Resolves with the status and the body. */
 function send(socketPath: string, method: string, path: string, headers: Record<string, string>) {
   return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
     const sent = request({ socketPath, method, path, headers }, async (response) => {

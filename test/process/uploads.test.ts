@@ -1,7 +1,4 @@
-/**
- * Tests that the memory of bodies that never arrive completely is limited by a budget, and that other accounts are not
- * affected.
- */
+/** Tests that a budget limits the memory of bodies that never arrive completely, and that other accounts are not affected. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { eventually } from '../support/eventually.ts'
@@ -14,7 +11,7 @@ const UPLOADS = 100
 const BODY_BYTES = 10_000_000
 const MAX_MIB = 300
 const REQUEST_TIMEOUT_S = 8
-/** How many milliseconds after its limit a connection is closed at the latest. */
+/** A connection is closed at the latest this long after its limit. */
 const CUT_WITHIN_MS = 12_000
 
 test(`${UPLOADS} unfinished uploads of 10 MB take at most ${MAX_MIB} MiB, and others upload meanwhile`, async (t) => {

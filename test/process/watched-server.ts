@@ -1,4 +1,4 @@
-/** A server whose event loop is watched during attacks, and what attacks are made of. */
+/** Starts a server and watches its event loop during attacks. Makes what the attacks send. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ const PROBE = fileURLToPath(new URL('./loop-probe.ts', import.meta.url))
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const MIB = 1024 * 1024
-/** Nearly the limit of a batch, with room for the surrounding fields. */
+/** A batch may be slightly larger, which leaves room for the surrounding fields. */
 export const LARGEST = 10 * MIB - 2000
 
 export interface Answered {
@@ -23,7 +23,6 @@ export interface Answered {
 
 export interface WatchedServer {
   readonly server: Server
-  /** Returns the API key of a new account. */
   key(account: string, tier: string): Promise<string>
   post(path: string, body: string, key: string, signal?: AbortSignal): Promise<Answered>
   /** Returns the longest time for which the event loop was blocked during the work, in milliseconds of CPU time. */
@@ -38,7 +37,7 @@ export async function startWatched(
     readonly databaseUrl?: string
   } = {},
 ): Promise<WatchedServer> {
-  // Responses to rejected requests are not delayed, because their cost is measured.
+  // The cost of rejections is measured, so their responses must not be delayed.
   const limits = { rejections_per_second: 1_000_000 }
   const place = await installation(t, { ...options, settings: { limits, ...options.settings } })
   const file = join(place.folder, 'loop-probe')
@@ -75,10 +74,10 @@ export async function startWatched(
   }
 }
 
-/** How many milliseconds `calibration` takes on an idle core of the machine on which the limits were set. */
+/** `calibration` takes this long on an idle core of the machine on which the limits were set. */
 const CALIBRATION_MS = 20
 
-/** Returns how many times slower this machine is now, at least 1. Limits of CPU time are multiplied by it. */
+/** Returns how many times slower this machine is now, at least 1. Limits of CPU time are multiplied by this number. */
 export function slowness(): number {
   const times = [1, 2, 3].map(() => {
     const before = process.threadCpuUsage()
@@ -93,7 +92,6 @@ export function filled(unit: string, characters: number): string {
   return unit.repeat(Math.floor(characters / unit.length))
 }
 
-/** Returns an object with as many different names as fit into this many characters. */
 export function names(characters: number): string {
   const members: string[] = []
   for (let length = 0; length < characters; ) {
@@ -113,18 +111,16 @@ export function job(over: Readonly<Record<string, unknown>> = {}): Record<string
   }
 }
 
-/** Returns the body of a batch with this many jobs. */
 export function batchOf(count: number, over: (index: number) => Readonly<Record<string, unknown>>): string {
   return JSON.stringify(Array.from({ length: count }, (_, index) => job(over(index))))
 }
 
-/** Returns the body of a batch with one job, whose payload is this text. */
 export function withPayload(payload: string): string {
   const callback = `"callback":{"callback_url":"https://receiver.invalid/","callback_payload":${payload}}`
   return `[${JSON.stringify(job()).slice(0, -1)},${callback}}]`
 }
 
-/** Returns letters without a pattern, which take the tokenizer the longest. */
+/** The tokenizer takes the longest for letters without a pattern. */
 export function randomText(characters: number, seed: number): string {
   let state = seed
   let text = ''

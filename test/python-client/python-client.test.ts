@@ -1,4 +1,4 @@
-/** Tests the Python client with a running server and the machine's own Python; skipped if there is none. */
+/** Tests the Python client with a running server and the machine's own Python. Skipped if there is none. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
@@ -19,7 +19,6 @@ const PYTHON = ['/usr/bin/python3', 'python3'].find(
 )
 const skip = PYTHON === undefined ? 'python3 is not installed on this machine' : false
 
-/** Runs a program next to a copy of the client. */
 async function run(
   place: Installation,
   file: string,

@@ -8,7 +8,6 @@ import type { KnownJob } from './ledger.ts'
 import { runningProcess, type SimulatedProcess } from './node.ts'
 import { accountOf, type ReceiverFault, type Step } from './plan.ts'
 
-/** The pause of an upgrade between one node and the next, in milliseconds. */
 const UPGRADE_PAUSE_MS = 2000
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
 
@@ -19,7 +18,6 @@ export interface ActorOptions extends CallerOptions {
 export class Actors {
   readonly #around: ActorOptions
   readonly callers: Callers
-  /** The number of rolling upgrades in progress. */
   upgrades = 0
 
   readonly #handlers: { readonly [Kind in Step['kind']]: (step: StepOf<Kind>) => void }
@@ -79,7 +77,6 @@ export class Actors {
     })
   }
 
-  /** Cancels the job of a call in progress, as an operator. */
   #cancelCalled({ call: which }: StepOf<'cancel called'>): void {
     const { ledger } = this.#around
     const calls = [...ledger.callsInProgress]
@@ -123,7 +120,7 @@ export class Actors {
     })
   }
 
-  /** Carries out an operator's action at the node; an action that fails is not repeated. */
+  /** An operator does not repeat an action that fails. */
   #operate(node: number, kind: string, work: (process: SimulatedProcess) => Promise<unknown>): void {
     const process = runningProcess(this.#around.nodes, node)
     if (process === null) return

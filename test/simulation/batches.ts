@@ -1,6 +1,4 @@
-/**
- * The simulation's batches: submits them as callers, creates the batch runner of a process, and checks each line at the end.
- */
+/** Simulates batches: submits them as callers, creates the batch runner of a process, and checks each line at the end. */
 import { BatchRunner } from '../../src/batches/batch-runner.ts'
 import { LineStarts } from '../../src/batches/line-starts.ts'
 import { jobIdMaker } from '../../src/job/job-id.ts'
@@ -21,21 +19,20 @@ const YEAR_MS = 31_536_000_000
 const ENDS = 'each line of a batch ends once'
 const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
 const MAX_OPEN = 100
-/** The most bytes that the result of a line may have. */
+/** The result of a line has at most this many bytes. */
 const RESULT_BYTES = 2000
 
 export interface KnownBatch {
   readonly id: string
   readonly account: string
   readonly lines: readonly JobPlan[]
-  /** The most bytes that the batch's files may have together. */
   readonly mostBytes: number
   isCancelled: boolean
-  /** For each line, the IDs of the jobs that may have been created for the line. */
+  /** Maps lines to job IDs. A line may have several jobs here, because a runner may fail after it has created one. */
   readonly jobs: Map<string, Set<string>>
 }
 
-/** Creates the batch runner of a process. The ledger learns of every job before the runner creates the job. */
+/** The ledger learns of every job before the runner creates the job. */
 export function batchRunnerOf(process: SimulatedProcess, { ledger, world }: Surroundings): BatchRunner {
   const { store, clock, engine, id } = process
   const { creator, tiers } = engine
@@ -177,13 +174,12 @@ function lineOf({ tag, model, size }: JobPlan, at: number): string {
   return JSON.stringify({ custom_id: `${at + 1}`, method: 'POST', url: CHAT, body })
 }
 
-/** Returns the number of batches that have not ended, without those of accounts that operators have deleted. */
+/** Batches of accounts that operators have deleted do not count. */
 export function openBatches(db: MemoryDatabase, ledger: Ledger): number {
   const open = [...db.batches.values()].filter(({ removeAtMs }) => removeAtMs === null)
   return open.filter(({ account }) => !ledger.deletedAccounts.has(account)).length
 }
 
-/** Checks that each line of each batch has exactly one result and one job. */
 export function checkBatches(db: MemoryDatabase, ledger: Ledger): void {
   for (const row of db.batches.values()) {
     const batch = ledger.batches.get(row.id)

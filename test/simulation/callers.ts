@@ -1,6 +1,6 @@
 /**
- * The simulation's callers: what they send (creates, reads, waits, lists, actions on their own jobs), and what they check in
- * the responses.
+ * Simulates callers: what they send (creates, reads, waits, lists, actions on their own jobs), and what they check in the
+ * responses.
  */
 import { isCancelledError } from '../../src/job/cancelled.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
@@ -17,10 +17,10 @@ const rankOf = (status: string | null) =>
   status === null ? -1 : STATUSES.indexOf(isEnd(status) ? 'ended' : status)
 const isEnd = (status: string) => status === 'completed' || status === 'failed'
 /**
- * The time in which a node notices an end even without a notification: nodes poll every second, and the database has delays.
+ * Even without a notification, a node notices an end within this time: nodes poll every second, and the database has delays.
  */
 const NOTICED_MS = 2000
-/** The most pages that a list may have. */
+/** More pages in a list show that the list does not end. */
 const MAX_PAGES = 50
 
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>
@@ -31,7 +31,6 @@ export interface CallerOptions extends Surroundings {
 
 export class Callers {
   readonly #around: CallerOptions
-  /** The number of creates without a response so far, at processes that have not ended. */
   openRequests = 0
 
   constructor(around: CallerOptions) {
@@ -47,7 +46,6 @@ export class Callers {
     if (process !== null) this.request(accountOf(step.account), process, step)
   }
 
-  /** Lets a caller of the account create jobs. */
   request(
     account: string,
     process: SimulatedProcess,
@@ -127,7 +125,7 @@ export class Callers {
     if (rankOf(status) > rankOf(job.readStatus)) job.readStatus = status
   }
 
-  /** Checks that a wait was answered soon after the end that it waited for, if there was no fault in between. */
+  /** A request that waits for the end of a job must be answered soon after, if there was no fault in between. */
   #noticed(endedMs: number, what: string): void {
     const { world, ledger } = this.#around
     if (world.nowMs - endedMs <= NOTICED_MS || !ledger.wasCalmSince(endedMs)) return
@@ -146,7 +144,6 @@ export class Callers {
     })
   }
 
-  /** Reads one job or several, with or without a wait. */
   wait({ jobs: numbers, node, isForeign, waitMs, until, leaveMs }: StepOf<'wait'>): void {
     const { world, ledger } = this.#around
     const asked = this.#ownOrForeign(numbers[0] ?? 0, isForeign)
@@ -183,7 +180,6 @@ export class Callers {
     })
   }
 
-  /** Reads all pages of the caller's list. */
   list({ account: which, node, limit, status }: StepOf<'list'>): void {
     const { ledger } = this.#around
     const account = accountOf(which)
@@ -242,7 +238,7 @@ export class Callers {
     })
   }
 
-  /** Checks that no node keeps calling a model server for a cancelled job, if there is no fault. */
+  /** Without a fault, no node may keep calling a model server for a cancelled job. */
   cancelled(job: KnownJob): void {
     const { world, ledger } = this.#around
     const atMs = world.nowMs
@@ -318,7 +314,6 @@ interface Deletion {
   readonly dropCallback: boolean
 }
 
-/** What a caller knows about a job when it sends a request. */
 interface Knowledge {
   readonly status: string | null
   readonly isGone: boolean

@@ -1,6 +1,6 @@
 /**
- * Records the calls of jobs as the simulated model servers see them, and checks these rules: no call comes too early, a job
- * that fails because of crashes was executed in them, and a job crashes only few model servers.
+ * Records the calls of jobs as the simulated model servers see them. Checks that no call comes too early, that a job that fails
+ * because of crashes was executed in them, and that a job crashes only few model servers.
  */
 
 import type { UpstreamError } from '../../src/upstreams/model-server.ts'
@@ -14,7 +14,6 @@ import { type Ledger, TOO_EARLY } from './ledger.ts'
 import { UPSTREAMS } from './plan.ts'
 import type { World } from './world.ts'
 
-/** A job's call to an upstream, sent by a process. */
 export interface JobCall {
   readonly process: string
   readonly account: string
@@ -24,15 +23,14 @@ export interface JobCall {
 
 interface Failure {
   readonly atMs: number
-  /** The number of failures of this call in the present run of the job. */
   readonly times: number
 }
 
 const CRASHES = 'a job crashes few model servers'
 const MOST_CRASHES_BY_SCHEMA = 3
 /**
- * The most crashes of a job that crashes model servers even without its schema: as many as pauses fit into the patience, and
- * some after answers that ended a pause early.
+ * A job that crashes model servers even without its schema crashes at most this many: as many as pauses fit into the patience,
+ * and some after answers that ended a pause early.
  */
 const MOST_CRASHES = 24
 
@@ -40,15 +38,15 @@ export class Calls {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #isPatient: boolean
-  /** The earliest time of the next call, by process, account and upstream. */
+  /** Maps a process, an account and an upstream to the earliest time of the next call. */
   readonly #notBefore = new Map<string, number>()
-  /** The last failure of each job at each upstream. A reply without an error removes it. */
+  /** Maps jobs and upstreams to the last failure. A reply without an error removes it. */
   readonly #failures = new Map<string, Failure>()
-  /** The time of the last call, by process and job. */
+  /** Maps a process and a job to the time of the last call. */
   readonly #lastMs = new Map<string, number>()
   /**
-   * How many crashes the jobs of each tag caused, as far as the service can know: crashes of an interrupted run are not
-   * counted, because nobody learns of them.
+   * Counts the crashes that the jobs of each tag caused, as far as the service can know. Nobody learns of the crashes of an
+   * interrupted run, so these do not count.
    */
   readonly #crashes = new Map<string, number>()
 
@@ -58,16 +56,13 @@ export class Calls {
     this.#isPatient = isPatient
   }
 
-  /**
-   * Records a call.
-   * @param knownMs when the process learned that the job is assigned to it; null if unknown
-   */
+  /** @param knownMs when the process learned that the job is assigned to it, or null if unknown */
   sent(call: JobCall, knownMs: number | null): void {
     const { process, account, tag, upstream } = call
     const { nowMs } = this.#world
     this.#lastMs.set(`${process} ${account} ${tag}`, nowMs)
     const untilMs = this.#notBefore.get(`${process} ${account} ${upstream}`) ?? nowMs
-    // If jobs have no patience, they call even if the call will probably fail.
+    // Jobs without patience call even if the call will probably fail.
     if (this.#isPatient && untilMs - nowMs > 1)
       this.#ledger.violate(
         TOO_EARLY,
@@ -81,10 +76,7 @@ export class Calls {
       this.#ledger.violate(TOO_EARLY, `${tag} calls ${upstream} again after ${pausedMs} of ${leastMs} ms`)
   }
 
-  /**
-   * Records that the process has received a reply.
-   * @param error null if the reply is an answer
-   */
+  /** @param error null if the reply is an answer */
   replied(call: JobCall, error: UpstreamError | null, knownMs: number | null): void {
     const name = nameOf(call)
     if (error === null) {
@@ -102,12 +94,10 @@ export class Calls {
     this.#notBefore.set(place, Math.max(this.#notBefore.get(place) ?? 0, untilMs))
   }
 
-  /** Returns whether the process has called a model server for the job since `sinceMs`. */
   hasCalled(process: string, account: string, tag: string, sinceMs: number): boolean {
     return (this.#lastMs.get(`${process} ${account} ${tag}`) ?? Number.NEGATIVE_INFINITY) >= sinceMs
   }
 
-  /** Records that a job crashed its model server. */
   crashed({ account, tag }: JobCall, hasSchema: boolean): void {
     const name = crashName(account, tag, hasSchema)
     const crashes = (this.#crashes.get(name) ?? 0) + 1
@@ -117,7 +107,7 @@ export class Calls {
       this.#ledger.violate(CRASHES, `${tag} of ${account}: ${crashes} by ${jobs}`)
   }
 
-  /** Records that a run of the job was interrupted, so that the service forgets the crashes of that run. */
+  /** A run of the job was interrupted, so the service forgets the crashes of that run. */
   forgotten(account: string, tag: string): void {
     for (const hasSchema of [true, false]) this.#crashes.delete(crashName(account, tag, hasSchema))
   }

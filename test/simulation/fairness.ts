@@ -1,6 +1,6 @@
 /**
  * Checks fair shares at the end of a simulation, while nothing else happens. If slow jobs of one account fill a node or an
- * upstream, a job of another account still starts; two accounts with the same weight get equal shares; a receiver that stalls
+ * upstream, a job of another account still starts. Two accounts with the same weight get equal shares. A receiver that stalls
  * does not delay the callbacks of other accounts.
  */
 import type { Callers } from './callers.ts'
@@ -18,33 +18,31 @@ export const FAIRNESS_ACCOUNTS = [
   { name: SINGLE, tier: 'user_max' },
   { name: FILLER, tier: 'user_max' },
 ]
-/** The part of the slots that is reserved for accounts which hold no slot. */
+/** This share of the slots is reserved for accounts that hold no slot. */
 const SLOT_RESERVE = 1 / 16
 const RULE = 'one account cannot delay another'
 const PRIORITY_RULE = 'a job of a higher priority starts first'
 /** With fewer slots, none is reserved for other accounts or for receivers that have not answered yet. */
 const LEAST_SLOTS = 4
-/** The number of jobs that are created for each slot. */
 const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
 /** A slow job's answer takes up to 18 s, and everything else a few milliseconds. */
 const SLOW_MS = 19_000
 /**
- * The limit from the creation of a quick job to its callback, in milliseconds: the job runs for up to 2 s, and the database has
+ * A quick job's callback must arrive this soon after the job's creation. The job runs for up to 2 s, and the database has
  * delays.
  */
 const CALLBACK_WITHIN_MS = 4000
-/** The number of failing jobs beyond the slots: more failures in a row than open a circuit breaker. */
+/** This many failing jobs in addition to the slots fail more often in a row than a circuit breaker allows. */
 const FAILURES = 10
-/** After this time, the jobs of the other account have failed a few times. */
 const POISONED_MS = 8000
-/** The limit from a quick job's call to its answer, in milliseconds. The limit from its creation to its call is the same. */
+/** A quick job must be answered this soon after its call, and called this soon after its creation. */
 const QUICK_MS = 2000
 const [CRASHING, BYSTANDERS] = [3, 4]
 const CRASHES_DELAY_MS = 10_000
 /**
- * The limit for a job next to jobs that crash their servers even without a schema, up to three times each. The limit is also
- * for a job that two crashes interrupted: that job may be their cause, so it waits until it can run alone.
+ * This limit is for a job next to jobs that crash their servers even without a schema, up to three times each. It is also for a
+ * job that two crashes interrupted: that job may be their cause, so it waits until it can run alone.
  */
 const MOST_CRASHES_DELAY_MS = 20_000
 const CRASHES_OF_SUSPECT = 2
@@ -61,24 +59,18 @@ export interface FairnessParts {
   readonly ledger: Ledger
   readonly plan: Plan
   readonly callers: Callers
-  /** The process of the node that callers use. */
   readonly process: SimulatedProcess
-  /** The processes of all nodes. */
   readonly processes: readonly SimulatedProcess[]
   readonly receiverFaults: Map<string, ReceiverFault>
-  /** Resolves when nothing more happens. */
   readonly untilQuiet: () => Promise<void>
 }
 
-/**
- * Checks every rule that has a limit in this plan. While a route recovers, the limits would be different, so nothing is
- * checked.
- */
+/** While a route recovers, the limits would be different, so nothing is checked then. */
 export async function tryFairness(parts: FairnessParts): Promise<void> {
   const { plan, processes, untilQuiet } = parts
   const { concurrency, nodes, callbackSlots, seed } = plan
   if (processes.some(({ hasStarted, router }) => !hasStarted || router.limited.size > 0)) return
-  // The upstreams' limits are read again each time, because every load may change them.
+  // Every load may change the upstreams' limits, so they are read again each time.
   const isCallFree = () =>
     processes.every(({ router }) => router.state().every(({ limit }) => limit > concurrency))
   if (concurrency >= LEAST_SLOTS && (isCallFree() || nodes === 1)) {
@@ -90,7 +82,7 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
     else await tryCrashes(parts)
     await untilQuiet()
   }
-  // The rule of equal shares holds only without reserved slots, which go to accounts that hold none.
+  // Accounts that hold no slot get the reserved slots, so equal shares need a node without reserved slots.
   if (seed % 3 === 0 && concurrency < LEAST_SLOTS && isCallFree()) {
     await tryShares(parts)
     await untilQuiet()
@@ -106,8 +98,8 @@ export async function tryFairness(parts: FairnessParts): Promise<void> {
 }
 
 /**
- * Tests that another account's job starts soon although slow jobs fill the slots. If the upstream serves fewer calls than the
- * node has slots, that job starts when the next call ends.
+ * Another account's job must start soon although slow jobs fill the slots. If the upstream serves fewer calls than the node has
+ * slots, that job starts when the next call ends.
  */
 async function trySlots({ world, ledger, plan, callers, process }: FairnessParts, isCallFree: boolean) {
   const slow = jobs('slow', 'answer slowly', plan.concurrency * JOBS_OF_A_SLOT)
@@ -139,7 +131,7 @@ async function trySlots({ world, ledger, plan, callers, process }: FairnessParts
 }
 
 /**
- * Tests that the model server's failures for one account do not delay another account's job.
+ * The model server's failures for one account must not delay another account's job.
  *
  * - If the upstream has a free slot, which the node's reserve ensures, the job starts within `START_WITHIN_MS`.
  * - If the calls of the failing account fill the upstream, the job starts when the next of them ends, after the call timeout at
@@ -164,8 +156,8 @@ async function tryPoison({ world, ledger, plan, callers, process }: FairnessPart
 }
 
 /**
- * Tests that jobs which crash their model server and the fallback hardly delay another account's jobs: there are few crashes,
- * and each costs a restart of the server and a pause.
+ * Jobs that crash their model server and the fallback must hardly delay another account's jobs. There are few crashes, and each
+ * costs a restart of the server and a pause.
  */
 async function tryCrashes({ world, ledger, plan, callers, process }: FairnessParts) {
   const manner = Math.floor(plan.seed / 2) % 2 === 0 ? 'crash' : 'crash always'
@@ -196,8 +188,8 @@ async function tryCrashes({ world, ledger, plan, callers, process }: FairnessPar
 }
 
 /**
- * Tests that jobs of two accounts with the same weight start in turns, until one account has no more. An account may be ahead
- * by at most the slots of all nodes.
+ * Jobs of two accounts with the same weight must start in turns, until one account has no more. An account may be ahead by at
+ * most the slots of all nodes.
  */
 async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: FairnessParts) {
   const slots = plan.concurrency * plan.nodes
@@ -228,10 +220,7 @@ async function tryShares({ world, ledger, plan, callers, process, untilQuiet }: 
   }
 }
 
-/**
- * Tests priorities: low jobs fill all slots, and many more are queued. A high job of the same account must start in the next
- * free slot.
- */
+/** Low jobs fill all slots, and many more are queued. A high job of the same account must start in the next free slot. */
 async function tryPriorities({ world, ledger, plan, callers, process }: FairnessParts) {
   const count = plan.concurrency * (JOBS_OF_A_SLOT + 1)
   const low = jobs('low', 'answer slowly', count).map((job) => ({ ...job, priority: 'low' }) as const)

@@ -1,5 +1,5 @@
 /**
- * The simulation's HTTP layer without HTTP: does what the routes do between a request and the engine (API key, create, wait,
+ * Simulates the HTTP layer without HTTP: does what the routes do between a request and the engine (API key, create, wait,
  * read). Uses the routes' own code to look up keys and create jobs, in the order of `src/http/messages.ts`.
  */
 import { createHash } from 'node:crypto'
@@ -30,7 +30,6 @@ export type Created =
   | {
       readonly status: 200 | 202
       readonly jobIds: readonly string[]
-      /** The result of a job that has ended; null otherwise. */
       readonly record: JobRecord | null
     }
   | Rejected
@@ -43,7 +42,7 @@ export interface CreateOptions {
   readonly request: KnownRequest
   readonly waitMs: number | null
   readonly key: string | null
-  /** Called once the caller can disconnect; `leave` disconnects it. */
+  /** The front calls this once the caller can disconnect. `leave` disconnects the caller. */
   readonly onWaiting: (leave: () => void) => void
 }
 
@@ -78,12 +77,10 @@ export class Front {
     })
   }
 
-  /** The number of requests without a response so far. */
   get requests(): number {
     return this.#requests
   }
 
-  /** Resolves when every request has its response. */
   close(): Promise<void> {
     return this.#requests === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve))
   }
@@ -93,8 +90,8 @@ export class Front {
   }
 
   /**
-   * Returns the record, or null for a job that the account cannot see. Like all methods below, this one returns undefined if
-   * the database is unavailable.
+   * Returns null for a job that the account cannot see. This method and the methods below return undefined if the database is
+   * unavailable.
    */
   read(account: string, jobId: string): Promise<JobRecord | null | undefined> {
     return this.#serve(() => this.#reads.read(account, jobId))
@@ -125,7 +122,6 @@ export class Front {
     )
   }
 
-  /** Runs work that a shutdown must wait for. */
   async serve<T>(work: () => Promise<T>): Promise<T> {
     this.#requests += 1
     try {
@@ -213,7 +209,7 @@ export class Front {
     })
     const end = await pending.ended
     const waitedMs = world.nowMs - sinceMs
-    // The time to store the job counts towards the wait, so the wait after that may be shorter by it.
+    // The time to store the job is part of `waitMs`, so the rest of that time may be shorter.
     if (end.kind === 'timeout' && !hasLeft && waitMs !== null && waitedMs < waitMs - STORED_WITHIN_MS) {
       if (ledger.wasCalmSince(sinceMs - STORED_WITHIN_MS))
         ledger.violate(TOO_EARLY, `a create with ${waitMs} ms ended after ${waitedMs} ms: ${jobIds}`)
@@ -221,7 +217,7 @@ export class Front {
     return this.#ended(end, options, jobIds)
   }
 
-  /** Returns the response after a wait. A job that vanished during the wait is created again. */
+  /** A job that vanished while the request waited is created again. */
   #ended(end: WaitEnd, options: CreateOptions, jobIds: readonly string[]): Created | Promise<Created> {
     if (end.kind === 'settled') return { status: 200, jobIds, record: end.record }
     if (end.kind === 'vanished') return this.#create({ ...options, waitMs: null })
@@ -229,17 +225,16 @@ export class Front {
   }
 }
 
-/** The time that the database takes to store a job if nothing disturbs it, in milliseconds. */
+/** The database stores a job within this time if nothing disturbs it. */
 const STORED_WITHIN_MS = 1000
-/** Limits that no job of a history reaches. */
+/** No job of a history reaches these limits. */
 const NO_LIMITS = { payloadBytes: 1e9, schemaBytes: 1e9 }
 
-/** Must not be called: no tier of a history limits the tokens of a job. */
+/** No tier of a history limits the tokens of a job, so nothing may be counted. */
 const countNothing = () => {
   throw new Error('the tokens of a job were counted')
 }
 
-/** Returns the body of the request, as its caller would send it. */
 function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   const objects = plans.map(
     ({ tag, format, model, size, hasCallback, cacheTtlMs, priority, completeWithinS }) => ({
@@ -259,7 +254,6 @@ function bodyOf({ account, plans, isBatch }: KnownRequest): CreateBody {
   return { kind: 'single', text: JSON.stringify(single), value: single }
 }
 
-/** Returns the only API key of the account. */
 export function keyOf(account: string): string {
   let round = 0
   return makeKey(() => createHash('sha256').update(`${account} ${round++}`).digest())

@@ -15,10 +15,8 @@ import {
 } from './plan.ts'
 import { SeededRandom } from './random.ts'
 
-/** How long callers, operators and faults are active, in milliseconds. */
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
-/** The only account whose tier allows high jobs. */
 const HIGH_ACCOUNT = 2
 /** With the long retention, nothing expires within a history. */
 const LONG_RETENTION_S = 86_400
@@ -38,14 +36,14 @@ const MANNERS: readonly JobManner[] = [
   'unstorable',
 ]
 /**
- * The manners in plans with poison, which also include jobs that fail at a server that works for others, and jobs that crash
- * their server.
+ * Plans with poison have these manners, too: jobs that fail at a server that works for others, and jobs that crash their
+ * server.
  */
 const WITH_POISON: readonly JobManner[] = [...MANNERS, ...POISONS, 'crash', 'crash always']
 
 export function generatePlan(seed: number): Plan {
   const random = new SeededRandom(seed)
-  // A separate sequence of random numbers, so that the other actions of a seed stay as they were.
+  // A separate sequence of random numbers keeps the other actions of a seed as they were.
   const others = new SeededRandom(seed, 2)
   const shared = random.chance(0.4)
   const isCalm = random.chance(0.15)
@@ -110,7 +108,7 @@ export function generatePlan(seed: number): Plan {
   }
 }
 
-/** Adds batches to some histories: callers submit and cancel them, and a node is killed while it starts their lines. */
+/** Some histories have batches: callers submit and cancel them, and a node is killed while it starts their lines. */
 function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
   if (!random.chance(0.3)) return []
   const maker = new ActionMaker({ ...options, random, tags: 'line', largeChance: 0 })
@@ -133,7 +131,7 @@ function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
   return [...submits, ...others]
 }
 
-/** Gives some jobs a deadline, or a priority that their tier allows. Requests that repeat each other stay equal. */
+/** Some jobs get a deadline, or a priority that their tier allows. Requests that repeat each other stay equal. */
 function addPriorities(actions: Action[], random: SeededRandom): void {
   if (random.chance(0.5)) return
   const changed = new Map<JobPlan, JobPlan>()
@@ -159,12 +157,9 @@ function addPriorities(actions: Action[], random: SeededRandom): void {
 interface ActionOptions {
   readonly random: SeededRandom
   readonly shared: boolean
-  /** The probability that a job or an answer is large, from 0 to 1. */
   readonly largeChance: number
   readonly cacheTtlMs: number
-  /** The manners from which each job's manner is drawn. */
   readonly manners: readonly JobManner[]
-  /** The beginning of the tags of its jobs. */
   readonly tags: string
 }
 
@@ -212,7 +207,6 @@ class ActionMaker {
     }
   }
 
-  /** Makes a read of an existing job. */
   look(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]
@@ -245,7 +239,6 @@ class ActionMaker {
     }
   }
 
-  /** Makes a caller's action on its own job. */
   ownAction(): Step {
     const random = this.#random
     const [job, node, isForeign] = [random.whole(0, 999), random.whole(0, 2), random.chance(0.2)]

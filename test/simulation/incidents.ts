@@ -6,12 +6,11 @@ import { type Action, MODELS, POISONS, type Step, type UpstreamFault } from './p
 import type { SeededRandom } from './random.ts'
 
 const OUTAGES: readonly UpstreamFault[] = ['503', '500', 'refused', 'hang']
-/** The time in which a model server is tried again after its recovery, in milliseconds. */
+/** After its recovery, a model server is tried again within this time. */
 const TRIED_AGAIN_MS = 6000
 
 export interface IncidentOptions {
   readonly random: SeededRandom
-  /** The latest start of the incident, in milliseconds from the beginning of the history. */
   readonly mostMs: number
   readonly create: () => Step
 }
@@ -21,8 +20,8 @@ export function incident(options: IncidentOptions): Action[] {
 }
 
 /**
- * Makes an incident of an account that has little quota left: its creates arrive together and repeat each other, while its jobs
- * end, are cancelled and are deleted.
+ * An account has little quota left. Its creates arrive together and repeat each other, while its jobs end, are cancelled and
+ * are deleted.
  */
 export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
@@ -58,8 +57,8 @@ export function rush({ random, mostMs, create }: IncidentOptions): Action[] {
 }
 
 /**
- * Makes an incident of jobs that fail at servers which work for others, crash those servers, or kill their nodes. Jobs of other
- * accounts run at the same time, and processes may end for other reasons.
+ * Jobs fail at servers which work for others, crash those servers, or kill their nodes. Jobs of other accounts run at the same
+ * time, and processes may end for other reasons.
  */
 export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   const [atMs, account, node] = [random.whole(0, mostMs), random.whole(0, 2), random.whole(0, 2)]
@@ -84,7 +83,6 @@ export function poison({ random, mostMs, create }: IncidentOptions): Action[] {
   ]
 }
 
-/** Makes an incident in which nodes stop while receivers still stall. */
 function stalledReceivers({ random, mostMs, create }: IncidentOptions): Action[] {
   const atMs = random.whole(0, mostMs)
   const creates = Array.from({ length: random.whole(2, 5) }, create)

@@ -1,7 +1,7 @@
 /**
- * The simulation's record of what is known outside the service: what callers sent and received, what model servers and
- * receivers counted, and what happened to processes. The rules (`rules.ts`) compare this record with what the service reports.
- * The ledger also collects violations.
+ * Records what is known outside the service in a simulation: what callers sent and received, what model servers and receivers
+ * counted, and what happened to processes. The rules (`rules.ts`) compare this record with what the service reports. The ledger
+ * also collects violations.
  */
 import type { KnownBatch } from './batches.ts'
 import { Calls } from './calls.ts'
@@ -9,11 +9,11 @@ import { Limits, type LimitsOptions } from './limits.ts'
 import type { JobPlan } from './plan.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** The time after a fault in which leases are renewed, and polls find what lost notifications reported. */
+/** Within this time after a fault, leases are renewed, and polls find what lost notifications reported. */
 const RECOVERY_MS = 30_000
 /** A call that arrived during a fault may be answered this many milliseconds after the fault's end. */
 const LATE_REPLY_MS = 25_000
-/** The tokens of a conversation beyond the characters in its plan. */
+/** A conversation has this many tokens beyond the characters in its plan. */
 const EXTRA_TOKENS = 100
 
 export interface KnownRequest {
@@ -22,19 +22,16 @@ export interface KnownRequest {
   readonly plans: readonly JobPlan[]
   readonly isBatch: boolean
   readonly key: string | null
-  /** The IDs of the jobs in each response to the request. */
   readonly answers: string[]
-  /** The IDs of the jobs that a node created for the request; several lists if the jobs were created again. */
+  /** Each list has the jobs that a node created for the request. There are several lists if the jobs were created again. */
   readonly attempts: (readonly string[])[]
 }
 
-/** A process that was declared dead while it held a job. */
 export interface KnownCrash {
   readonly node: string
   readonly atMs: number
-  /** Whether a model server received a call of the job from this process. */
+  /** A model server received a call of the job from this process. */
   readonly executed: boolean
-  /** Whether the process came back before the job ended, because it was only paused. */
   isReverted: boolean
 }
 
@@ -44,48 +41,38 @@ export interface KnownJob {
   readonly plan: JobPlan
   readonly request: KnownRequest
   readonly createdAtMs: number
-  /** Whether the caller knows that the job was accepted. */
   isAccepted: boolean
-  /** The furthest status that the caller has read. */
   readStatus: string | null
-  /** The result or error that the caller has read. */
   readResult: string | null
   wasCancelled: boolean
   wasDeleted: boolean
-  /** When the caller learned that the job is deleted, in milliseconds of the world. */
+  /** The time is in milliseconds of the world. */
   goneAtMs: number | null
   readonly crashes: KnownCrash[]
-  /** The attempts of the job's callback that have ended. */
   readonly callbackTries: {
     readonly process: string
     readonly endedMs: number
     readonly retryAfterMs: number
   }[]
   wasReplayed: boolean
-  /** The statuses with which the receiver answered the job's callbacks. */
   readonly callbackAnswers: number[]
-  /** How often the receiver got the job's callback. */
   callbacksReceived: number
 }
 
-/** What model servers replied to the jobs of one account with the same tag. */
+/** Counts what model servers replied to the jobs of one account with the same tag. */
 export interface CallCounts {
-  /** The number of jobs created with this tag. */
   jobs: number
   calls: number
-  /** The number of replies that may count against the job. */
+  /** These replies may count against the job. */
   blamed: number
-  /** The tokens in replies that reached the process which had sent the call. */
+  /** Tokens count only if their reply reached the process which had sent the call. */
   tokens: number
-  /** The processes that those replies reached. */
   readonly answered: Set<string>
-  /** The number of errors that cost tokens. */
   paidErrors: number
-  /** The time until which the upstreams are overloaded for a repair; null before the first repair. */
+  /** Until this time, the upstreams are overloaded for a repair. Null stands for the time before the first repair. */
   overloadedUntilMs: number | null
-  /** The job that was created last with this tag. */
   jobId: string | null
-  /** When the first call arrived, in milliseconds of the world. */
+  /** The time is in milliseconds of the world. */
   firstAtMs: number | null
 }
 
@@ -95,16 +82,16 @@ export interface Violation {
   readonly atMs: number
 }
 
-/** The rule for everything that must not happen before a certain time, such as retries, callbacks, ends of waits and expiry. */
+/**
+ * This rule covers everything that must not happen before a certain time, such as retries, callbacks, ends of waits and expiry.
+ */
 export const TOO_EARLY = 'nothing happens before its time'
 export const LEAKS = 'nothing leaks once everything has settled'
 export const STORES_AGREE = 'the real store answers as the reference store'
 
-/** A call that a model server is processing. */
 export interface CallInProgress {
   readonly account: string
   readonly tag: string
-  /** The thread that waits for the reply. */
   readonly thread: SimulatedThread
 }
 
@@ -116,35 +103,30 @@ export interface LedgerOptions extends Pick<LimitsOptions, 'shared' | 'tierOf'> 
 export class Ledger {
   readonly #world: World
   readonly retentionMs: number
-  /** What accounts have open, stored and used, for the rules about quotas and caps. */
   readonly limits: Limits
-  /** What model servers saw, for the rules about single calls. */
   readonly jobCalls: Calls
   readonly requests: KnownRequest[] = []
   readonly jobs = new Map<string, KnownJob>()
   readonly plans = new Map<string, JobPlan>()
   readonly calls = new Map<string, CallCounts>()
   readonly callsInProgress = new Set<CallInProgress>()
-  /** The processes that ended, stopped or were paused, so that usage may be lost. */
+  /** These processes ended, stopped or were paused, so usage may be lost. */
   readonly disturbed = new Set<string>()
-  /** By account, the input tokens that may count for calls of jobs that callers cancelled. */
+  /** Maps accounts to the input tokens that may count for calls of cancelled jobs. */
   readonly inputOfCancelled = new Map<string, number>()
-  /** By job, the time of its end, in milliseconds of the world. Jobs that an operator cancelled together are absent. */
+  /** Maps jobs to their ends in milliseconds of the world. Jobs that an operator cancelled together are absent. */
   readonly endedMs = new Map<string, number>()
-  /** By job, the end time that the database stored, in milliseconds of the world. */
+  /** Maps jobs to the ends that the database stored, in milliseconds of the world. */
   readonly settledAtMs = new Map<string, number>()
-  /** The most milliseconds by which the clocks of nodes may be wrong. */
+  /** The clocks of nodes may be wrong by this many milliseconds. */
   clockJumpsMs = 0
-  /** Whether the database's clock has jumped. */
   storeClockJumped = false
   readonly deletedAccounts = new Set<string>()
-  /** The accounts of which an operator has cancelled all jobs at some time. */
   readonly cancelledAccounts = new Set<string>()
-  /** By account, all secrets that it has had. */
   readonly secrets = new Map<string, readonly string[]>()
   readonly batches = new Map<string, KnownBatch>()
   readonly violations: Violation[] = []
-  /** Whether something happened that may lose usage, so that usage may be less than what model servers counted. */
+  /** If true, usage may be less than what model servers counted. */
   mayLoseUsage = false
   #troubledUntilMs = Number.NEGATIVE_INFINITY
   /** Until this time, the database may reject calls, or may answer calls that arrived during a fault. */
@@ -157,7 +139,7 @@ export class Ledger {
     this.jobCalls = new Calls(world, this, isPatient)
   }
 
-  /** Reports a violation. Only the first one of each rule is kept. */
+  /** Only the first violation of each rule is kept. */
   violate(rule: string, what: string): void {
     this.#world.note(`VIOLATION ${rule}: ${what}`)
     if (this.violations.some((known) => known.rule === rule)) return
@@ -172,7 +154,6 @@ export class Ledger {
     return request
   }
 
-  /** Records the jobs that a node creates for a request. */
   newJobs(request: KnownRequest, ids: readonly string[]): void {
     request.attempts.push(ids)
     ids.forEach((id, index) => {
@@ -226,22 +207,20 @@ export class Ledger {
     this.secrets.set(account, [...(this.secrets.get(account) ?? []), secret])
   }
 
-  /** Whether the real store and the reference store have diverged, so that nothing further can be checked. */
+  /** If the real store and the reference store have diverged, nothing further can be checked. */
   get hasDiverged(): boolean {
     return this.violations.some(({ rule }) => rule === STORES_AGREE)
   }
 
-  /** Returns the jobs that callers know of, in the order of their creation. */
   accepted(): KnownJob[] {
     return [...this.jobs.values()].filter(({ isAccepted }) => isAccepted)
   }
 
-  /** Records a fault of a process or of the database. Its effects may last for some time after the fault. */
+  /** A process or the database has a fault. Its effects may last for some time after the fault. */
   troubledFor(ms: number): void {
     this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.#world.nowMs + Math.max(0, ms) + RECOVERY_MS)
   }
 
-  /** Records that the database rejects calls for this many milliseconds. */
   storeFaultFor(ms: number): void {
     this.#storeFaultUntilMs = Math.max(this.#storeFaultUntilMs, this.#world.nowMs + ms + LATE_REPLY_MS)
   }
@@ -256,7 +235,6 @@ export class Ledger {
     return ms > this.#troubledUntilMs
   }
 
-  /** Records that the caller cancels the job. */
   cancels(job: KnownJob): void {
     job.wasCancelled = true
     this.mayLoseUsage = true
@@ -268,12 +246,10 @@ export class Ledger {
     return wasCancelled || this.cancelledAccounts.has(account) || this.deletedAccounts.has(account)
   }
 
-  /** Returns how long the job is kept after its end, in milliseconds. */
   keptMs({ plan }: KnownJob): number {
     return Math.max(this.retentionMs, plan.cacheTtlMs)
   }
 
-  /** Returns whether the job may have been deleted, or may have expired. */
   mayBeGone(job: KnownJob): boolean {
     if (job.wasDeleted || this.deletedAccounts.has(job.account)) return true
     const endedMs = this.settledAtMs.get(job.id) ?? (this.mayBeCancelled(job) ? job.createdAtMs : null)

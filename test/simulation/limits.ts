@@ -1,7 +1,7 @@
 /**
- * Computes what each account has open, stored and used, for rules about quotas and caps. It is computed from callers' requests
- * and what the database did with them, and not from the sums that stores keep and nodes estimate. It must explain every
- * rejection of a create, and no acceptance may contradict it.
+ * Computes what each account has open, stored and used, for rules about quotas and caps. The numbers come from callers'
+ * requests and what the database did with them, not from the sums that stores keep and nodes estimate. They must explain every
+ * rejection of a create, and no acceptance may contradict them.
  */
 import type { Job } from '../../src/job/job.ts'
 import type { Tier } from '../../src/job/tier.ts'
@@ -19,11 +19,13 @@ const HOLDS = 'a limit holds'
 const SUMS_AGE_MS = 150
 /** A node reads keys with their caps, and what is used of monthly caps, again after two seconds. */
 const LOOKED_UP_MS = 2100
-/** The age of what a node knows while the database or a process has a fault, because a read may have begun long before. */
+/**
+ * While the database or a process has a fault, a node's knowledge may be this old, because a read may have begun long before.
+ */
 const DISTURBED_MS = 60_000
-/** The time after which a node knows the results of jobs that have ended, in milliseconds. */
+/** A node knows the results of jobs this many milliseconds after their end. */
 const RESULTS_AGE_MS = 5100
-/** The most bytes of the error and the receipt of a cancelled job. */
+/** The error and the receipt of a cancelled job have at most this many bytes. */
 const CANCELLED_BYTES = 2000
 const NO_CAPS: Required<OwnCaps> = {
   monthlyJobs: null,
@@ -35,7 +37,6 @@ const NO_CAPS: Required<OwnCaps> = {
 
 export type Rejection = { readonly kind: 'unknown account' | 'unavailable' | 'conflict' } | AdmissionError
 
-/** A create that a node is handling. */
 export interface CreateAttempt {
   readonly request: KnownRequest
   readonly process: string
@@ -49,18 +50,17 @@ interface CountedJob {
   readonly fromMs: number
   readonly bytes: number
   resultBytes: number
-  /** The tokens that the job used. A token costs one millionth, so this is also its cost. */
+  /** A token costs one millionth, so this is also the job's cost. */
   tokens: number
-  /** The least cost that the job may have reserved, in millionths. */
+  /** The job may have reserved more than this, in millionths. */
   readonly reserved: number
   isStored: boolean
   storedMs: number
-  /** When the job was no longer open. `removedMs` is when it was no longer stored. */
+  /** From `endedMs` on, the job was no longer open. From `removedMs` on, it was no longer stored. */
   endedMs: number
   removedMs: number
 }
 
-/** A value that applies from a certain time on. */
 interface Since<T> {
   readonly atMs: number
   readonly value: T
@@ -83,12 +83,11 @@ export class Limits {
     this.#options = options
   }
 
-  /** Records that a node begins to handle a request. */
   begin(request: KnownRequest, process: string): CreateAttempt {
     return { request, process, startedMs: this.#options.world.nowMs, jobs: [], hasEnded: false }
   }
 
-  /** Records that these jobs may be stored from now on. */
+  /** These jobs may be stored from now on. */
   reserve(attempt: CreateAttempt, jobs: readonly Job[]): void {
     const fromMs = this.#options.world.nowMs
     for (const { id, messagesJson, responseFormatJson, callbackJson, inputTokens } of jobs) {
@@ -102,20 +101,18 @@ export class Limits {
     }
   }
 
-  /** Records that the request was answered. */
   end(attempt: CreateAttempt): void {
     if (attempt.hasEnded) return
     attempt.hasEnded = true
     for (const job of attempt.jobs) if (!job.isStored) this.#remove(job)
   }
 
-  /** Records that the requests to an ended process get no response. */
   processEnded(process: string): void {
     for (const { attempt } of this.#jobs.values()) if (attempt.process === process) this.end(attempt)
   }
 
   /**
-   * Records that the database stored the jobs, even if nobody learns of it.
+   * The database stored the jobs, even if nobody learns of it.
    * @param answered for each job that a cached response completed at no cost, the bytes of the result
    */
   accepted(jobIds: readonly string[], answered: ReadonlyMap<string, number>): void {
@@ -140,7 +137,7 @@ export class Limits {
     if (job !== undefined) job.tokens = usage.input_tokens + usage.output_tokens
   }
 
-  /** Records which jobs have ended or are gone, after some were cancelled, deleted or expired. */
+  /** The simulation must call this after jobs were cancelled, deleted or expired. */
   changed(stateOf: (jobId: string) => 'open' | 'ended' | 'gone'): void {
     for (const [id, job] of this.#jobs) {
       if (!job.isStored || Number.isFinite(job.removedMs)) continue
@@ -150,7 +147,6 @@ export class Limits {
     }
   }
 
-  /** @param caps all caps of the account */
   setCaps(account: string, caps: Partial<OwnCaps>): void {
     addTo(this.#caps, account, { atMs: this.#options.world.nowMs, value: { ...NO_CAPS, ...caps } })
   }
@@ -159,7 +155,7 @@ export class Limits {
     addTo(this.#suspended, account, { atMs: this.#options.world.nowMs, value: isSuspended })
   }
 
-  /** Checks a rejection: at some time while the node decided, the account must have had no room. */
+  /** At some time while the node decided about the request, the account must have had no room. */
   rejected(attempt: CreateAttempt, rejection: Rejection): void {
     if (this.#isJustified(attempt, rejection)) return
     const { account, plans } = attempt.request
@@ -192,7 +188,7 @@ export class Limits {
   }
 
   /**
-   * Returns whether the request repeats an earlier one of whose jobs at least one is stored, and whose key cannot have expired.
+   * Returns whether the request repeats an earlier one that still has a stored job, and whose key cannot have expired.
    */
   #isRepeated({ request, startedMs }: CreateAttempt): boolean {
     const { ledger, world } = this.#options
@@ -246,10 +242,7 @@ export class Limits {
     return (open || used <= tokens) && used + added > this.#limits(attempt, 'monthlyCost').least
   }
 
-  /**
-   * Checks an acceptance: a node that uses the database alone exceeds no limit. The exception are results and tokens that the
-   * node cannot know yet.
-   */
+  /** A node that uses the database alone must exceed no limit, except by results and tokens that it cannot know yet. */
   #checkAcceptance(attempt: CreateAttempt): void {
     const { ledger, shared } = this.#options
     const { account } = attempt.request
@@ -298,7 +291,6 @@ export class Limits {
     return { least: Math.min(...limits), most: Math.max(...limits) }
   }
 
-  /** Returns the values that the node may have known while it handled the request. */
   #during<T>(
     known: ReadonlyMap<string, readonly Since<T>[]>,
     account: string,

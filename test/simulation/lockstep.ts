@@ -1,6 +1,6 @@
 /**
  * Runs a real store beside the reference store, which slows the simulation down. Each call runs on both at the moment that the
- * world decides, and the world waits until the real store has answered. Both results must agree; nodes get the result of the
+ * world decides, and the world waits until the real store has answered. Both results must agree. Nodes get the result of the
  * real store. The rules read the tables of the reference store.
  */
 import { isDeepStrictEqual } from 'node:util'
@@ -12,7 +12,6 @@ import type { MethodName, StoreCall } from './memory-store/memory-store.ts'
 import type { RealStore } from './real-stores.ts'
 import type { World } from './world.ts'
 
-/** Methods whose results depend on the database's clock. */
 const BY_CLOCK: readonly MethodName[] = [
   'renew',
   'rescue',
@@ -21,7 +20,7 @@ const BY_CLOCK: readonly MethodName[] = [
   'confirmCrashes',
   'claimBatches',
 ]
-/** Methods whose results are lists without a meaningful order. */
+/** The results of these methods are lists without a meaningful order. */
 const UNORDERED: readonly MethodName[] = [
   'takeCancelled',
   'claimsOf',
@@ -33,7 +32,6 @@ const UNORDERED: readonly MethodName[] = [
 
 type Method = (...args: readonly unknown[]) => unknown
 
-/** The outcome of a call: the value that it returned, or the error that it threw. */
 export type CallEnd = { readonly value: unknown } | { readonly error: unknown }
 
 export interface LockstepOptions {
@@ -51,7 +49,7 @@ export class Lockstep {
   }
 
   /**
-   * Runs a call on both stores; returns the outcome on the real one.
+   * Returns the outcome on the real store.
    * @param runOnReference runs the call on the reference store, which follows the real store where the contract leaves a choice
    */
   async run(
@@ -90,9 +88,9 @@ export class Lockstep {
 }
 
 /**
- * Returns the jobs that the real store has taken, if the contract leaves it a choice: among overdue jobs, among callbacks due
- * at the same time, and on Postgres among all queued jobs, because it reads a whole route from time to time. Null if there is
- * no choice.
+ * Returns the jobs that the real store has taken, or null if the contract leaves it no choice. It may choose among overdue
+ * jobs, and among callbacks due at the same time. Postgres may choose among all queued jobs, because it reads a whole route
+ * from time to time.
  */
 function chosenBy(name: MethodName, value: unknown, shared: boolean): ReadonlySet<string> | null {
   if (name === 'takeCallbacks') return new Set((value as DueCallback[]).map(({ jobId }) => jobId))

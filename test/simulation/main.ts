@@ -1,6 +1,4 @@
-/**
- * The command `npm run simulate`: runs many seeds of the simulation, or one with all its steps (docs/internals/simulation.md).
- */
+/** `npm run simulate` runs many seeds of the simulation, or one seed with all its steps (docs/internals/simulation.md). */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -65,8 +63,8 @@ const one = readPlan()
 const stores = await realStores(values.store ?? one?.store ?? 'memory')
 
 /**
- * Returns what a smaller history must break, too, to count as the same failure: the same rule, and for the rule about the
- * results of both stores, in the same call.
+ * A smaller history must fail in the same way: it must break the same rule, and the rule about the results of both stores in
+ * the same call.
  */
 function kindOf({ rule, what }: Violation): string {
   return rule === STORES_AGREE ? `${rule}: ${what.split(' ', 1)}` : rule
@@ -115,7 +113,7 @@ async function runMany(): Promise<boolean> {
   })
   const mayGoOn = () => !isInterrupted && sums.seeds < most && performance.now() - startedMs < untilMs
   for (let seed = from; mayGoOn(); seed++) {
-    // Lets a signal to the process be handled between two seeds.
+    // Signals to the process are handled between two seeds.
     await nextTurn()
     const plan = generatePlan(seed)
     const result = await simulate(plan, { stores })

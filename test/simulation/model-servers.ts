@@ -22,24 +22,20 @@ import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
-/** The tokens of an answer. The settings of the models promise the same number as `max_output_tokens`. */
+/** An answer has this many tokens. The settings of the models promise the same number as `max_output_tokens`. */
 export const MAX_OUTPUT_TOKENS = 50
-/** How long the upstreams are overloaded for a job with the manner `wrong, then overloaded`, in milliseconds. */
+/** For a job with the manner `wrong, then overloaded`, the upstreams are overloaded for this long. */
 const OVERLOADED_MS = 8000
-/** The number of calls that a server with the fault `few at once` serves at the same time. */
 const FEW = 2
-/** The time that a server takes to start again after a crash, in milliseconds. */
 export const RESTART_MS = 2000
 const HOUR_MS = 3_600_000
 
-/** An upstream, which all nodes share. */
 export interface Upstream {
   readonly name: string
   fault: UpstreamFault | null
-  /** Whether the server has crashed and not started again yet. */
   isDown: boolean
   inProgress: number
-  /** For each call in progress, a function that breaks its connection, called on a crash. */
+  /** Each function breaks the connection of a call in progress when the server crashes. */
   readonly onCrash: Set<() => void>
 }
 
@@ -50,7 +46,6 @@ export interface ServerOptions {
   readonly thread: SimulatedThread
   readonly clock: Clock
   readonly witness: Witness
-  /** Ends the process that sent the call. */
   readonly kill: () => void
 }
 
@@ -77,10 +72,9 @@ const FAILURES: Readonly<Record<string, UpstreamError>> = {
   later: upstreamError({ message: 'not now', retryable: true, status: 503, retryAfterMs: HOUR_MS }),
   invalid: upstreamError({ message: 'no such parameter', status: 400 }),
 }
-/** Errors that may count against a job. */
+/** These errors may count against a job. */
 const BLAMED = ['reset', '500', '401', 'invalid', 'forbidden', 'fails']
 
-/** Creates a node's connection to an upstream. */
 export function simulatedServer(options: ServerOptions): ModelServer {
   const { world, upstream, thread } = options
   return {
@@ -105,10 +99,9 @@ export function simulatedServer(options: ServerOptions): ModelServer {
   }
 }
 
-/** The `json_mode` for a job whose schema may crash the server: the schema is sent as an instruction. */
+/** A job whose schema may crash the server gets this `json_mode`: the schema is sent as an instruction. */
 const NO_SCHEMA = 'instruction'
 
-/** Returns the tokens of a conversation, as the simulated model servers count them. */
 export function tokensOf(messagesJson: string): number {
   return Math.ceil(messagesJson.length / 4)
 }
@@ -181,7 +174,6 @@ class ServedCall {
     }
     upstream.inProgress += 1
     const slow = upstream.fault === 'slow' ? 8 : 1
-    // Some servers answer at once.
     const quickMs = random.chance(0.1) ? 0 : random.next() ** 3 * 2000
     const ms = manner === 'answer slowly' ? random.whole(2000, 18_000) : slow * quickMs
     world.after(ms, `answer of ${upstream.name} to ${this.#tag}`, () => {
@@ -190,7 +182,6 @@ class ServedCall {
     })
   }
 
-  /** Crashes the server. All its calls break, and it starts again soon. */
   #crash(): void {
     const { world, upstream, ledger } = this.#options
     if (this.#isEnded || upstream.isDown) return
@@ -214,8 +205,8 @@ class ServedCall {
   }
 
   /**
-   * When the process learned that the job is assigned to it. Null if it has not learned that, or if other jobs have the same
-   * tag.
+   * The process learned at this time that the job is assigned to it. Null means that it has not learned that, or that other
+   * jobs have the same tag.
    */
   get #knownMs(): number | null {
     const { jobs, jobId } = this.#counts
@@ -223,7 +214,6 @@ class ServedCall {
     return jobs === 1 && jobId !== null ? witness.knownMs(jobId, thread.name) : null
   }
 
-  /** Returns whether the upstream is overloaded for the repair of this job. */
   #isOverloaded(manner: JobManner, counts: CallCounts): boolean {
     if (manner !== 'wrong, then overloaded' || !this.#isRepair) return false
     const { world } = this.#options
@@ -254,7 +244,6 @@ class ServedCall {
     return { kind: 'answer', text: isWrong ? wrong : json, tokens }
   }
 
-  /** Delivers the reply to the process that sent the call. */
   #later(ms: number, reply: Reply): void {
     const { world, upstream, thread } = this.#options
     const label = `reply of ${upstream.name} to ${thread.name}`

@@ -1,7 +1,7 @@
 /**
- * The command `npm run simulate:mutations`: makes each deliberate defect of `mutations.diff` in a copy of the sources, runs seeds
- * there until one fails, and prints how many seeds that took. A plan whose history has changed since it was stored detects its
- * defect no longer.
+ * `npm run simulate:mutations` makes each deliberate defect of `mutations.diff` in a copy of the sources, runs seeds there
+ * until one fails, and prints how many seeds that took. A stored plan whose history has changed since no longer detects its
+ * defect.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -49,7 +49,6 @@ async function copySources(): Promise<string> {
   return copy
 }
 
-/** Runs the simulation in the copy; returns the result as a row of the table. */
 function run(copy: string, plan: string | undefined, store = 'memory'): Promise<string> {
   const seeds = ['--until-failure', '--no-shrink', '--from', '1', '--seeds', values.seeds, '--store', store]
   const options = values.plans ? ['--plan', `test/simulation/found/${plan}.json`] : seeds

@@ -1,6 +1,7 @@
 /**
- * Deliberate defects of production code, each of which the simulation must detect. `mutations.diff` lists them by file: the
- * lines of each defect that begin with `-` are a text that the file contains exactly once, and those with `+` replace the text.
+ * Reads deliberate defects of production code. The simulation must detect all of them. `mutations.diff` lists them by file:
+ * the lines of each defect that begin with `-` are a text that the file contains exactly once, and those with `+` replace the
+ * text.
  */
 import { readFileSync } from 'node:fs'
 
@@ -9,9 +10,9 @@ export interface Mutation {
   readonly file: string
   readonly text: string
   readonly by: string
-  /** The real store that has the defect; the reference store does not. */
+  /** Only this real store has the defect. The reference store does not. */
   readonly store: string | undefined
-  /** The plans in `found/` whose histories the defect must break: those of bugs that the defect repeats. */
+  /** The defect repeats the bugs of these plans in `found/`, so it must break their histories. */
   readonly plans: readonly string[]
 }
 

@@ -1,6 +1,6 @@
 /**
- * A node of the simulated world: the engine of the service (`src/app/engine.ts`), whose clock, random numbers, store
- * connection, model servers and poster belong to the world. A node is a sequence of processes, each with its own identity.
+ * Simulates a node: the engine of the service (`src/app/engine.ts`), whose clock, random numbers, store connection, model
+ * servers and poster belong to the world. A node is a sequence of processes, each with its own identity.
  */
 import { createEngine, type Engine } from '../../src/app/engine.ts'
 import { LeaseRenewal } from '../../src/app/heartbeat.ts'
@@ -23,25 +23,22 @@ import { configurationOf } from './settings.ts'
 import { type Shared, StoreConnection } from './store-connection.ts'
 import { SimulatedThread } from './world.ts'
 
-/** What all nodes share: the plan, the world, and the servers around the nodes. */
 export interface Surroundings extends Shared {
   readonly plan: Plan
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly receiverFaults: ReadonlyMap<string, ReceiverFault>
 }
 
-/** All processes share these metrics: no rule reads them, and creating them takes longer than a short history. */
+/** No rule reads these metrics, and creating them takes longer than a short history, so all processes share them. */
 const METRICS = new Metrics()
-/** A process whose event loop hangs for this many milliseconds is ended. */
+/** A process whose event loop hangs for this long is ended. */
 export const HANG_MS = 90_000
 
 export class SimulatedNode {
   readonly name: string
   readonly #around: Surroundings
   #processes = 0
-  /** The milliseconds by which its wall clock is wrong. */
   clockOffsetMs = 0
-  /** Null between two processes. */
   process: SimulatedProcess | null = null
 
   constructor(name: string, around: Surroundings) {
@@ -49,7 +46,7 @@ export class SimulatedNode {
     this.#around = around
   }
 
-  /** Starts a process, unless one is running. A process that cannot start ends, and the next one starts soon. */
+  /** Does nothing if a process is running. A process that cannot start ends, and the next one starts soon. */
   start(): void {
     if (this.process !== null) return
     this.#processes += 1
@@ -72,7 +69,7 @@ export class SimulatedNode {
     return true
   }
 
-  /** Ends the process at once; the next one starts after `restartMs`. */
+  /** Ends the process at once. The next one starts after `restartMs`. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
     this.#around.ledger.troubledFor(restartMs)
@@ -95,7 +92,7 @@ export class SimulatedProcess {
   readonly store: Store
   readonly clock: Clock
   readonly router: ModelRouter
-  /** Null in histories without batches, because the events of a batch runner would change those histories. */
+  /** The field is null in histories without batches, because the events of a batch runner would change those histories. */
   readonly batches: BatchRunner | null
   readonly #around: Surroundings
   readonly #node: SimulatedNode
@@ -165,7 +162,7 @@ export class SimulatedProcess {
     this.#hasStarted = true
   }
 
-  /** Stops the process, as a signal does: a paused process notices it when it continues. */
+  /** Stops the process as a signal does. A paused process notices the signal when it continues. */
   stop(then: () => void): void {
     this.isStopping = true
     const { world, ledger } = this.#around
@@ -184,7 +181,6 @@ export class SimulatedProcess {
     )
   }
 
-  /** Calls the function once, when the process ends. */
   whenEnded(listener: () => void): void {
     this.#onEnd.add(listener)
   }
@@ -220,7 +216,7 @@ export class SimulatedProcess {
     })
   }
 
-  /** Runs the heartbeat on a separate thread and connection, as `app/heartbeat.ts` does. */
+  /** `app/heartbeat.ts` also runs the heartbeat on a separate thread and connection. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
     const { world } = this.#around
     const { store } = new StoreConnection(this.#around, this.id, this.heartbeat)
@@ -236,7 +232,7 @@ export class SimulatedProcess {
     return { stop: () => renewal.stop() }
   }
 
-  /** Runs the task of a CPU pool thread, and resolves after the time that the task takes. */
+  /** Resolves after the time that the task takes on a CPU pool thread. */
   async #runTask<Name extends TaskName>(
     name: Name,
     input: TaskInput<Name>,
@@ -252,7 +248,7 @@ export class SimulatedProcess {
     return task(input)
   }
 
-  /** Returns a log that reports each logged error as a bug, except errors of the database and rejected writes. */
+  /** Each logged error counts as a bug, except errors of the database and rejected writes. */
   #log(): Log {
     const { world, ledger } = this.#around
     const report = ({ error, error_name: name, stack }: Fields, message: string) => {
@@ -268,7 +264,7 @@ export function hasBatches({ actions }: Plan): boolean {
   return actions.some(({ kind }) => kind === 'submit batch')
 }
 
-/** Returns the process of a node, whose number is taken modulo the number of nodes. Null unless the process serves callers. */
+/** The number of the node is taken modulo the number of nodes. Returns null unless the node's process serves callers. */
 export function runningProcess(nodes: readonly SimulatedNode[], node: number): SimulatedProcess | null {
   const process = nodes[node % nodes.length]?.process ?? null
   return process?.hasStarted ? process : null

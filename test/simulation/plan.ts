@@ -1,48 +1,42 @@
 /**
- * The plan that a seed determines: the world, and the list of all actions of callers, operators and faults, each with its time.
- * A history is a plan that was run. Shrinking removes actions, so each action is independent of the others: it refers to
- * objects by number, and does nothing if they do not exist.
+ * Declares the plan that a seed determines: the world, and the list of all actions of callers, operators and faults, each with
+ * its time. A history is a plan that was run. Shrinking removes actions, so each action is independent of the others: it refers
+ * to objects by number, and does nothing if they do not exist.
  */
 import type { Status } from '../../src/job/job.ts'
 import type { Priority } from '../../src/job/priority.ts'
 
-/** How a model server treats a job, apart from faults of the server. */
+/** Says how a model server treats a job, apart from faults of the server. */
 export type JobManner =
   | 'answer'
-  /** Takes from 2 to 18 s. */
   | 'answer slowly'
-  /** Answers with wrong JSON, once or always. */
+  /** The answers are wrong JSON, once or always. */
   | 'wrong once'
   | 'wrong'
-  /** Answers with wrong JSON once, and is overloaded at the repair. */
+  /** The first answer is wrong JSON. The server is overloaded at the repair. */
   | 'wrong, then overloaded'
-  /** Answers once with an error that costs tokens: gateways report such errors inside a 200. */
+  /** The first answer is an error that costs tokens, as gateways report inside a 200. */
   | 'paid error once'
-  /** Ends the answer at the length limit of the model. */
+  /** The answer ends at the length limit of the model. */
   | 'cut off'
   | 'refuse'
-  /** Responds with 400: the request is invalid. */
+  /** The server responds with 400: the request is invalid. */
   | 'invalid'
-  /** Resets the connection each time. */
   | 'reset'
-  /** Gives an answer that the database rejects. */
+  /** The database rejects the answer. */
   | 'unstorable'
-  /** Ends the process that sent the call. */
   | 'kill'
-  /** Responds with 403 each time, as a firewall in front of the server does. */
+  /** The server responds with 403 each time, as a firewall in front of it does. */
   | 'forbidden'
-  /** Responds with 500 each time. */
   | 'fails'
-  /** Never responds. */
   | 'unanswered'
-  /** Responds with 503 and a Retry-After of an hour. */
+  /** The server responds with 503 and a Retry-After of an hour. */
   | 'later'
-  /** Crashes the model server as long as the job's schema is sent. */
+  /** The call crashes the model server as long as the job's schema is sent. */
   | 'crash'
-  /** Crashes the model server each time. */
   | 'crash always'
 
-/** The manners with which a server that works for other jobs lets a job fail. */
+/** A job with one of these manners fails although its model server works for other jobs. */
 export const POISONS = [
   'forbidden',
   'fails',
@@ -52,20 +46,18 @@ export const POISONS = [
 ] as const satisfies readonly JobManner[]
 
 export interface JobPlan {
-  /** The first word of the conversation. Jobs of one account with the same tag are identical. */
+  /** The tag is the first word of the conversation. Jobs of one account with the same tag are identical. */
   readonly tag: string
   readonly manner: JobManner
   readonly format: 'text' | 'json' | 'schema'
   readonly model: string
-  /** The number of characters of the conversation. */
   readonly size: number
-  /** The number of characters of the answer, without its first words. */
   readonly answerSize?: number
   readonly hasCallback: boolean
   readonly cacheTtlMs: number
-  /** Normal if absent. */
+  /** The default is `normal`. */
   readonly priority?: Priority
-  /** The seconds from the job's creation to its deadline; no deadline if absent. */
+  /** The deadline comes this many seconds after the job's creation. If absent, there is no deadline. */
   readonly completeWithinS?: number
 }
 
@@ -85,7 +77,7 @@ export type UpstreamFault = (typeof UPSTREAM_FAULTS)[number]
 export const RECEIVER_FAULTS = ['500', '503', '429', 'stall', 'reset', 'reply lost', 'slow', '410'] as const
 export type ReceiverFault = (typeof RECEIVER_FAULTS)[number]
 
-/** `unavailable` rejects all calls, and `full` all writes; with `cut`, connections break before or after a statement ran. */
+/** `unavailable` rejects all calls, and `full` all writes. With `cut`, connections break before or after a statement ran. */
 export const STORE_FAULTS = ['slow', 'unavailable', 'full', 'cut'] as const
 export type StoreFault = (typeof STORE_FAULTS)[number]
 
@@ -99,15 +91,14 @@ interface OfAccount {
   readonly node: number
 }
 
-/** An action without its time. Numbers of objects are taken modulo the number of existing objects. */
+/** Numbers of objects are taken modulo the number of existing objects. */
 export type Step =
   | (OfAccount & {
       readonly kind: 'create'
       readonly jobs: readonly JobPlan[]
-      /** How long the caller waits for the answer, in milliseconds; null for a batch. */
       readonly waitMs: number | null
       readonly key: string | null
-      /** When the caller disconnects, in milliseconds after its request; null if it does not. */
+      /** The caller disconnects this many milliseconds after its request. Null means that it does not. */
       readonly leaveMs: number | null
     })
   | (OfJob & { readonly kind: 'read'; readonly isForeign: boolean })
@@ -157,11 +148,11 @@ export type Step =
       readonly fault: ReceiverFault
       readonly ms: number
     }
-  /** Ends the process; another one starts after `ms` milliseconds. */
+  /** Ends the process. Another one starts after `ms` milliseconds. */
   | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
   /** Stops the node as on SIGTERM, and starts it again, as in a rolling upgrade. */
   | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
-  /** With `process`, the whole process pauses; with `loop`, its event loop is busy while its other threads continue. */
+  /** With `process`, the whole process pauses. With `loop`, its event loop is busy while its other threads continue. */
   | { readonly kind: 'pause'; readonly node: number; readonly ms: number; readonly what: 'process' | 'loop' }
   | { readonly kind: 'clock'; readonly node: number; readonly ms: number }
   /** Moves the database's clock, by which leases expire. */
@@ -173,7 +164,7 @@ export type Action = { readonly atMs: number } & Step
 
 export interface Plan {
   readonly seed: number
-  /** Whether many nodes share the database, like Postgres, or one node uses it alone, like a SQLite file. */
+  /** Many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
   readonly concurrency: number
@@ -183,22 +174,21 @@ export interface Plan {
   readonly maxPendingResponses: number
   readonly drainMs: number
   readonly callbackSlots: number
-  /** The size of the byte budget, in bytes. */
   readonly memoryBytes: number
   readonly retentionS: number
-  /** The actions, in chronological order. */
   readonly actions: readonly Action[]
 }
 
-/** A plan in `found/`, whose history showed a bug. */
+/** The history of a plan in `found/` showed a bug. */
 export interface StoredPlan extends Plan {
-  /** The real store that also runs the plan; without one, only the reference store does. */
+  /** This real store also runs the plan. If absent, only the reference store does. */
   readonly store?: 'sqlite' | 'postgres'
-  /** Set if the bug is not fixed yet: the first rule that the history breaks, and how the text of the violation begins. */
+  /**
+   * A bug that is not fixed yet has this field: the first rule that the history breaks, and how the text of the violation begins.
+   */
   readonly unfixed?: { readonly rule: string; readonly what: string }
 }
 
-/** What a stored plan omits of its creates and of their jobs. */
 const USUAL_CREATE = { key: null, leaveMs: null }
 const USUAL_JOB: Omit<JobPlan, 'tag'> = {
   manner: 'answer',
@@ -209,7 +199,7 @@ const USUAL_JOB: Omit<JobPlan, 'tag'> = {
   cacheTtlMs: 300_000,
 }
 
-/** Reads a plan from JSON text, which may omit what is usual. */
+/** The JSON text may omit what is usual. */
 export function parsePlan(json: string): StoredPlan {
   const plan: StoredPlan = JSON.parse(json)
   const actions = plan.actions.map((action): Action => {
@@ -224,21 +214,20 @@ export const ACCOUNTS = [
   { name: 'beta', tier: 'user_pro' },
   { name: 'crowd', tier: 'user_max' },
 ] as const
-/** Returns the name of the account to which a number in a step refers. */
+/** A step refers to an account by this number. */
 export const accountOf = (which: number) => ACCOUNTS[which % ACCOUNTS.length]?.name ?? ''
 export const LEASE_MS = 10_000
-/** The pauses before the attempts of a callback, in seconds. */
+/** The first element is the pause before the first attempt. */
 export const CALLBACK_PAUSES_S = [0, 5, 30, 60, 120, 240]
 
 export const UPSTREAMS = ['alpha', 'beta'] as const
-/** The upstreams to try, by public model name. */
+/** Each public model name has these upstreams, in the order in which they are tried. */
 export const MODELS: Readonly<Record<string, readonly string[]>> = {
   'one-target': ['alpha'],
   'two-targets': ['alpha', 'beta'],
   'other-target': ['beta'],
 }
 
-/** Returns the action as a line of a printed history. */
 export function describeAction({ atMs, kind, ...step }: Action): string {
   const fields = Object.entries(step).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return `${(atMs / 1000).toFixed(3).padStart(9)} s  ${kind} ${fields.join(' ')}`

@@ -1,5 +1,6 @@
 /**
- * Random numbers that a seed determines, for the simulation. The generator is sfc32, which passes the usual statistical tests.
+ * Makes random numbers that a seed determines, for the simulation. The generator is sfc32, which passes the usual statistical
+ * tests.
  */
 export class SeededRandom {
   readonly #state = new Uint32Array(4)
@@ -10,10 +11,11 @@ export class SeededRandom {
     for (let round = 0; round < 12; round++) this.#next()
   }
 
-  /** Returns a number from 0 inclusive to 1 exclusive. A property instead of a method, so that it can be passed on alone. */
+  /**
+   * Returns a number from 0 inclusive to 1 exclusive. As a property instead of a method, the function can be passed on alone.
+   */
   readonly next = (): number => this.#next() / 2 ** 32
 
-  /** Returns a whole number from `least` to `most`, both inclusive. */
   whole(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1))
   }
@@ -28,7 +30,6 @@ export class SeededRandom {
     return item
   }
 
-  /** Returns hexadecimal digits for this many bytes. */
   readonly hex = (bytes: number): string => {
     let text = ''
     while (text.length < bytes * 2) text += this.#next().toString(16).padStart(8, '0')

@@ -1,7 +1,7 @@
 /**
- * The simulation's HTTP routes for existing jobs, without HTTP: reads of one or several jobs, at once or with a wait, lists,
- * and callers' actions on their own jobs. The steps have the order of `src/http/read-jobs.ts`, `list-jobs.ts` and
- * `own-job-actions.ts`; the wait itself is the real `JobAwaiter`.
+ * Simulates the HTTP routes for existing jobs, without HTTP: reads of one or several jobs, at once or with a wait, lists, and
+ * callers' actions on their own jobs. The steps have the order of `src/http/read-jobs.ts`, `list-jobs.ts` and
+ * `own-job-actions.ts`. The wait itself is the real `JobAwaiter`.
  */
 import type { Settings } from '../../src/config/settings.ts'
 import { LARGE_ANSWER } from '../../src/http/large-answers.ts'
@@ -25,13 +25,11 @@ export interface WaitForJobs {
 }
 
 export interface ReadJobs {
-  /** In the order of the IDs; null for a job that the account cannot see. */
+  /** The order is that of the IDs. Null stands for a job that the account cannot see. */
   readonly states: readonly (ReadJob | null)[]
-  /** Whether the server ended the wait early. */
   readonly wasCut: boolean
 }
 
-/** The connection of a client, which may close. */
 export class Connection implements AwaitedReply {
   readonly #onClose: (() => void)[] = []
   readonly raw = { on: (_event: 'close', listener: () => void) => void this.#onClose.push(listener) }
@@ -70,7 +68,7 @@ export class Reads {
     return { nowMs: this.#process.clock.nowMs(), retentionMs: this.#retentionMs }
   }
 
-  /** Returns the record, or null for a job that the account cannot see. */
+  /** Returns null for a job that the account cannot see. */
   async read(account: string, jobId: string): Promise<ReadJob | null> {
     const { store } = this.#process
     const expiry = this.#expiry
@@ -78,7 +76,6 @@ export class Reads {
     return record === null || record.omittedBytes === 0 ? record : store.read(account, jobId, expiry)
   }
 
-  /** Resolves when any or all of the jobs have ended. */
   async wait(account: string, jobs: WaitForJobs, client: Connection): Promise<ReadJobs> {
     const { jobIds, waitS, until } = jobs
     const states = await this.#states(account, jobIds)
@@ -103,7 +100,6 @@ export class Reads {
     return this.#process.store.searchJobs({ ...search, account, expiry: this.#expiry })
   }
 
-  /** @param countInput returns the tokens of a conversation, given as JSON text */
   async cancel(
     account: string,
     jobId: string,
@@ -129,7 +125,6 @@ export class Reads {
     return Promise.all(jobIds.map((id) => this.#process.store.read(account, id, expiry, small)))
   }
 
-  /** Returns the records, with the results that `states` omit. */
   #load(account: string, states: readonly (ReadJob | null)[]): Promise<(ReadJob | null)[]> {
     const { store } = this.#process
     const expiry = this.#expiry

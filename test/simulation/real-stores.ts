@@ -1,7 +1,7 @@
 /**
  * Opens real databases for simulated histories: a SQLite file on disk, or a schema of a real Postgres. Each history gets an
  * empty one. The world sets the clock of Postgres, by which leases expire: the schema that its connections search first
- * contains a function that replaces the one for the time.
+ * contains a function that replaces Postgres's own clock.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,16 +16,14 @@ const MAX_QUEUED = 100_000
 
 export interface RealStore {
   readonly store: Store
-  /** Sets the database's clock, in Unix milliseconds. */
   readonly setClock: (ms: number) => Promise<void>
   readonly close: () => Promise<void>
 }
 
 export interface RealStores {
-  /** Whether many nodes share a database. */
   readonly shared: boolean
   /**
-   * Opens an empty database. Only one may be open at a time.
+   * The database is empty. Only one may be open at a time.
    * @param nowMs returns the time of the nodes' clocks in Unix milliseconds
    */
   readonly open: (nowMs: () => number) => Promise<RealStore>
@@ -86,9 +84,7 @@ export async function postgresStores(): Promise<RealStores> {
   return { shared: true, open, close }
 }
 
-/**
- * Turns off the wait for the disk at each commit: histories never cut the database's power, and have thousands of statements.
- */
+/** Histories never cut the database's power, and have thousands of statements. So commits need not wait for the disk. */
 function withoutFlush(url: string): string {
   const address = new URL(url)
   address.searchParams.set('options', `${address.searchParams.get('options')} -c synchronous_commit=off`)

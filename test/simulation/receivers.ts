@@ -10,13 +10,12 @@ export const POST_TIMEOUT_MS = 15_000
 export interface PosterOptions {
   readonly world: World
   readonly ledger: Ledger
-  /** The current faults, by account. */
+  /** Maps accounts to faults. An account without a fault is absent. */
   readonly faults: ReadonlyMap<string, ReceiverFault>
   readonly thread: SimulatedThread
   readonly clock: Clock
 }
 
-/** Creates the poster with which a node sends callbacks. */
 export function simulatedPoster(options: PosterOptions): Poster {
   const { world, ledger, faults, thread, clock } = options
   const inProgress = new Set<(result: PostResult) => void>()
@@ -73,17 +72,14 @@ export function simulatedPoster(options: PosterOptions): Poster {
 }
 
 const STOPPING = failed('the server is stopping', 0)
-/** Pauses are random. This is the smallest part of the configured pause that may pass. */
+/** Pauses are random. At least this part of the configured pause must pass. */
 const LEAST_PART = 0.8
 
 function retryAfterOf(result: PostResult): number {
   return result.kind === 'answered' ? (result.retryAfterMs ?? 0) : 0
 }
 
-/**
- * Checks that an attempt follows the previous one after the configured pause, unless the record of the previous one may be
- * lost.
- */
+/** An attempt must follow the previous one after the configured pause, unless the record of the previous one may be lost. */
 function checkTime({ world, ledger }: PosterOptions, job: KnownJob): void {
   const [first] = job.callbackTries
   const last = job.callbackTries.at(-1)
@@ -107,7 +103,7 @@ function statusOf(fault: ReceiverFault | null): number {
   return fault !== null && Number.isInteger(status) ? status : 200
 }
 
-/** Records the callback that arrived; checks whose it is and who signed it. */
+/** The callback must belong to this receiver's account, and must be signed with its secret. */
 function receive(ledger: Ledger, account: string, { body, headers }: PostRequest): KnownJob | null {
   const id = String(headers['webhook-id'])
   const job = ledger.jobs.get(id)

@@ -1,6 +1,6 @@
 /**
- * The rules that must hold when all faults are over and nothing more happens: compares the service's records of every job with
- * the ledger.
+ * Checks the rules that must hold when all faults are over and nothing more happens: compares the service's records of every
+ * job with the ledger.
  */
 import { MAX_TRIES } from '../../src/upstreams/call-target.ts'
 import { ROUNDS } from '../../src/upstreams/router.ts'
@@ -9,7 +9,6 @@ import type { CallbackRow, JobRow, MemoryDatabase } from './memory-store/databas
 import { type Action, CALLBACK_PAUSES_S, type JobManner, MODELS, type Plan, POISONS } from './plan.ts'
 
 const GONE = 410
-/** Manners of jobs that complete if there is no other fault. */
 const COMPLETING: readonly JobManner[] = [
   'answer',
   'answer slowly',
@@ -19,12 +18,11 @@ const COMPLETING: readonly JobManner[] = [
   'crash',
 ]
 
-/** Manners whose answers are wrong if JSON is requested. */
 const WRONG: readonly JobManner[] = ['wrong', 'cut off']
 const DEADLINE_RULE = 'a job ends by its deadline, and fails for it only then'
-/** How late a job may end, in milliseconds: the database has delays, and a write may be retried. */
+/** A job may end this long after its deadline: the database has delays, and a write may be retried. */
 const DEADLINE_WITHIN_MS = 1000
-/** Actions that delay everything that a node does. */
+/** These actions delay everything that a node does. */
 const DELAYS: readonly Action['kind'][] = [
   'kill',
   'restart',
@@ -34,14 +32,13 @@ const DELAYS: readonly Action['kind'][] = [
   'store',
   'store clock',
 ]
-/** Actions that may count as a crash, or add one. */
+/** These actions may count as a crash, or add one. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
 export interface Facts {
   readonly plan: Plan
   readonly ledger: Ledger
   readonly db: MemoryDatabase
-  /** Returns whether the process with this name has ended. */
   readonly hasEnded: (node: string) => boolean
 }
 
@@ -95,7 +92,7 @@ function checkOutcome(facts: Facts, job: KnownJob, { outcome, job: stored }: Job
   if (counts.calls > most) ledger.violate('calls are bounded', `${job.id}: ${counts.calls} calls`)
 }
 
-/** Checks that a deadline holds to the second, unless processes, clocks or the database are disturbed. */
+/** A deadline holds to the second, unless processes, clocks or the database are disturbed. */
 function checkDeadline(
   { plan, ledger, hasEnded }: Facts,
   job: KnownJob,
@@ -112,7 +109,7 @@ function checkDeadline(
     ledger.violate(DEADLINE_RULE, `${job.id} was called ${firstAtMs - deadlineMs} ms after its deadline`)
 }
 
-/** Returns the rule that the failure violates; null if the job may fail in this way. */
+/** Returns the rule that the failure violates, or null if the job may fail in this way. */
 function failureProblem(
   { plan, ledger, db, hasEnded }: Facts,
   job: KnownJob,
@@ -147,7 +144,7 @@ function failureProblem(
   if (code === 'internal_error') return manner === 'unstorable' ? null : 'an outcome matches the answer'
   if (manner === 'invalid' || isPoison(manner) || manner.startsWith('crash')) return null
   const isPatient = plan.patienceMs > 0
-  // Calls that hang use up the time of the run; without patience, waits for a slot do so, too.
+  // Calls that hang use up the time of the run. Without patience, waits for a slot do so, too.
   const isTooLate = message.startsWith('The job did not finish within its run timeout')
   if (isTooLate && (counts.blamed > 0 || !isPatient)) return null
   // Without patience, an outage also fails jobs, but only after as many tries as other failures need.
@@ -160,7 +157,7 @@ function isPoison(manner: JobManner): boolean {
 }
 
 /**
- * Returns why the job's crashes do not justify its failure; null if they do. The first crash counts even if the job only
+ * Returns why the job's crashes do not justify its failure, or null if they do. The first crash counts even if the job only
  * waited. In all later ones the job must have been executing, and in the last one no other suspect may have been.
  */
 function blameProblem(
@@ -193,7 +190,7 @@ function countedCrashes({ crashes }: KnownJob, hasEnded: (node: string) => boole
 }
 
 /**
- * Returns whether a job may have its crashes without being their cause: processes also end for other reasons, or because of
+ * Returns whether a job may have its crashes without being their cause. Processes also end for other reasons, or because of
  * several jobs. A job that kills its process runs next to others until it is found among the suspects.
  */
 function mayBeBeside({ actions }: Plan): boolean {
@@ -237,7 +234,7 @@ function checkBatch({ ledger, db }: Facts, { attempts, isBatch }: KnownRequest):
   }
 }
 
-/** Checks that all responses to requests with one key refer to the same jobs, as long as those jobs exist. */
+/** All responses to requests with one key must refer to the same jobs, as long as those jobs exist. */
 function checkKeys({ ledger }: Facts): void {
   const answers = new Map<string, Set<string>>()
   for (const { account, key, answers: ids } of ledger.requests) {
@@ -257,8 +254,8 @@ function checkKeys({ ledger }: Facts): void {
 }
 
 /**
- * Checks usage that must not be lost in any outage of the database, of model servers or of the network: the process that
- * received the answer continued.
+ * The process that received the answer continued, so no outage of the database, of model servers or of the network may lose
+ * this usage.
  */
 function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): void {
   const { jobs, tokens, answered } = ledger.callsOf(job.account, job.plan.tag)
@@ -275,8 +272,8 @@ function checkUsageOf({ ledger }: Facts, job: KnownJob, { outcome }: JobRow): vo
 const COSTS = 'jobs cost what their calls cost'
 
 /**
- * Checks that each token costs a millionth, whatever is lost. A cancelled job may cost less than its tokens, and nothing if it
- * was queued.
+ * Each token must cost a millionth, whatever is lost. A cancelled job may cost less than its tokens, and nothing if it was
+ * queued.
  */
 function checkCosts({ ledger, db }: Facts): void {
   for (const { job, outcome } of db.jobs.values()) {
@@ -301,7 +298,7 @@ function inputOfCancelled({ inputOfCancelled, deletedAccounts }: Ledger, account
   return Math.max(0, ...[...deletedAccounts].map((name) => inputOfCancelled.get(name) ?? 0))
 }
 
-/** Checks that usage equals what model servers counted, minus what was lost. */
+/** Usage must equal what model servers counted, minus what was lost. */
 function checkUsage({ ledger, db }: Facts): void {
   const counted = new Map<string, number>()
   for (const [name, { tokens }] of ledger.calls) {

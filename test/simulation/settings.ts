@@ -1,4 +1,4 @@
-/** The configuration of the nodes in a simulated plan. */
+/** Configures the nodes of a simulated plan. */
 import type { Configuration } from '../../src/config/load.ts'
 import { DEFAULTS, UPSTREAM_DEFAULTS } from '../../src/config/settings.ts'
 import { CALL_TIMEOUT_MS, MAX_OUTPUT_TOKENS } from './model-servers.ts'
@@ -7,7 +7,7 @@ import { POST_TIMEOUT_MS } from './receivers.ts'
 
 /** No tier rejects a job of a history because of its tokens, so no tokens are counted. */
 const ANY_JOB = { models: 'all' as const, max_input_tokens: 1_000_000_000 }
-/** The price of one million tokens; a call costs as many millionths as it has tokens. */
+/** The price is that of one million tokens, so a call costs as many millionths as it has tokens. */
 const PRICE = { input: 1, output: 1 }
 export const RUN_TIMEOUT_MS = 60_000
 

@@ -1,13 +1,11 @@
 /**
- * Shrinks a failing history: leaves out actions without which it still fails, first a half of them at a time, then a quarter,
- * and so on.
+ * Shrinks a failing history: leaves out actions without which it still fails, first half of them at a time, then a quarter, and
+ * so on.
  */
 import type { Action, Plan } from './plan.ts'
 
-/** The most histories to try. */
 const MOST_TRIES = 400
 
-/** @param fails returns whether a plan still fails in the same way */
 export async function shrink(plan: Plan, fails: (plan: Plan) => Promise<boolean>): Promise<Plan> {
   const shrinker = new Shrinker(fails)
   let smallest = plan
@@ -51,7 +49,6 @@ class Shrinker {
     return smallest
   }
 
-  /** Tries creates with fewer jobs. */
   async withSmallerActions(plan: Plan): Promise<Plan> {
     let smallest = plan
     for (const [at, action] of plan.actions.entries()) {

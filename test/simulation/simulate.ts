@@ -36,20 +36,16 @@ import { type OnStep, WORLD_START_MS, World } from './world.ts'
 
 /** All faults are over this many milliseconds after the last action. */
 const FAULTS_END_MS = 100_000
-/**
- * After the faults, everything ends within this many milliseconds. The longest wait is that of a job that no process can run.
- */
+/** After the faults, everything ends within this many milliseconds. A job that no process can run takes the longest. */
 const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
-/** The milliseconds between two checks whether everything has ended. */
 const LOOK_MS = 1000
-/** The number of a process's polling loops: retention, remote results, cancellation, callbacks, lease, and batches. */
+/** The polling loops of a process are for retention, remote results, cancellation, callbacks, lease, and batches. */
 const POLLING_LOOPS = 6
 
 export interface Result {
   readonly violations: readonly Violation[]
-  /** A hash of all events of the history. */
   readonly hash: string
   readonly events: number
   readonly simulatedMs: number
@@ -59,9 +55,9 @@ export interface Result {
 export interface SimulateOptions {
   /** Receives every event. The history then has another hash, because the hash includes states. */
   readonly onStep?: OnStep | null
-  /** The real databases that also run every call. They determine whether the history has many nodes or one. */
+  /** These real databases also run every call. They determine whether the history has many nodes or one. */
   readonly stores?: RealStores | null
-  /** Whether the history ends with the load that checks fair shares, which on a real store takes most of the time. */
+  /** If true, the history ends with the load that checks fair shares, which on a real store takes most of the time. */
   readonly hasLoad?: boolean
 }
 
@@ -109,14 +105,13 @@ function tiersOfAccounts(plan: Plan): (account: string) => Tier {
   return (account) => tiers.of(names.get(account) ?? '')
 }
 
-/** Returns the plan for a database that many nodes share, or for one node's own. */
 function planFor(plan: Plan, { shared }: RealStores): Plan {
   return { ...plan, shared, nodes: shared ? plan.nodes : 1 }
 }
 
 /**
- * Returns what is still counted in each share of the byte budget. The reserve is probed with more bytes than the share has, which
- * are granted only if no other large thing is held.
+ * Returns what is still counted in each share of the byte budget. To probe the reserve, more bytes than the share has are
+ * requested, which are granted only if no other large thing is held.
  */
 function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
   const left: Record<string, number> = {}
@@ -130,8 +125,8 @@ function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
 }
 
 /**
- * Returns the number of timers of limited routes: one for overdue jobs, and one for the next check of each target that is
- * unavailable, even if only for one account.
+ * Limited routes have one timer for overdue jobs, and one for the next check of each target that is unavailable, even if only
+ * for one account.
  */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
@@ -233,7 +228,6 @@ class Simulation {
     await this.#stop()
   }
 
-  /** Records each change of a job's state. */
   noteStates(): void {
     const known = new Map<string, string>()
     this.#world.onSettled = () => {
@@ -295,13 +289,12 @@ class Simulation {
     do await world.runUntil(world.nowMs + LOOK_MS)
     while (!this.#isQuiet && world.nowMs < untilMs && !this.#ledger.hasDiverged)
     if (!this.#isQuiet) this.#ledger.violate(rule, this.#state())
-    // Waits for timers that are not set again. The first check for suspects finds none, but has already planned another check.
+    // Some timers are not set again, and must fire before the end. The first check for suspects finds none, but has already
+    // planned another check.
     await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
-  /**
-   * The milliseconds by which clocks jumped. Due times follow the wall clock, so after a jump back they come later by the jump.
-   */
+  /** Due times follow the wall clock, so after a jump back they come later by this many milliseconds. */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
@@ -309,7 +302,6 @@ class Simulation {
     return jumps.reduce((sum, ms) => sum + ms, 0)
   }
 
-  /** Returns a description of what is left, for people. */
   #state(): string {
     const { open, owed } = this.#db
     const jobs = [...open].map(
@@ -327,7 +319,7 @@ class Simulation {
     )
   }
 
-  /** Checks that nothing is left at the end: no bytes, permits, pending requests or timers. */
+  /** At the end, no bytes, permits, pending requests or timers may be left. */
   #checkLeftovers(): void {
     // A node keeps the timer of a deadline even if the job has ended or was deleted.
     const { jobs, batches } = this.#ledger

@@ -15,10 +15,9 @@ import { simulate } from './simulate.ts'
 
 const FOUND = join(ROOT, 'test/simulation/found')
 const SEEDS = LONG ? 100_000 : 60
-/** The number of seeds in one test. */
 const PART = LONG ? 10_000 : 30
 
-/** The first seed. It is random in the long form; the names of the tests contain it. */
+/** The first seed is random in the long form. The names of the tests contain it. */
 const FIRST = LONG ? randomInt(1_000_000_000) : 1
 
 for (let from = FIRST; from < FIRST + SEEDS; from += PART) {
@@ -37,7 +36,7 @@ test('without patience for model servers, every rule holds', async () => {
   }
 })
 
-/** The time limit for the histories of each real store, in which every call takes real time. */
+/** Every call on a real store takes real time, so the histories of each store have a time limit. */
 const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
   { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },

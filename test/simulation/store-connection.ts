@@ -1,7 +1,7 @@
 /**
- * The connection of a node to the simulated database: each call takes time in both directions, and is subject to the current
- * faults. The store's promises hold despite faults here, too: an acceptance that was rejected has stored nothing, unless its
- * outcome stayed unknown for very long.
+ * Connects a node to the simulated database. Each call takes time in both directions, and is subject to the current faults. The
+ * store's guarantees hold despite faults here, too: an acceptance that was rejected has stored nothing, unless its outcome
+ * stayed unknown for very long.
  */
 import type { Claim, NodeEvents } from '../../src/store/node-store.ts'
 import type { OwnCancel } from '../../src/store/own-job-store.ts'
@@ -22,7 +22,6 @@ import { LEASE_MS, type StoreFault } from './plan.ts'
 import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
-/** The database rejects an answer that contains this text. */
 export const UNSTORABLE = 'unstorable'
 
 const READS: readonly MethodName[] = [
@@ -37,28 +36,25 @@ const READS: readonly MethodName[] = [
   ] as const),
   ...(['searchJobs', 'findKey', 'listUsage', 'used', 'quotaUse'] as const),
 ]
-/** Writes that a store repeats until their outcome is known. */
+/** A store repeats these writes until their outcome is known. */
 const REPEATED: readonly MethodName[] = ['accept', 'settle', 'release', 'releaseWaiting']
 /** A write whose outcome is still unknown after this many milliseconds is reported as failed. */
 const MAX_UNKNOWN_MS = 20_000
 const POLL_MS = 1000
 
-/** The state that all nodes of a world share. */
 export interface Shared {
   readonly world: World
   readonly db: MemoryDatabase
-  /** Runs each call on a real store as well; null in a history without one. */
+  /** Runs each call on a real store as well. Null stands for a history without a real store. */
   readonly lockstep: Lockstep | null
   readonly ledger: Ledger
   readonly faults: Set<StoreFault>
-  /** The lease thread of each process that was started. */
   readonly heartbeats: Map<string, SimulatedThread>
   readonly witness: Witness
-  /** The milliseconds by which the database's clock is wrong, and when it last jumped. */
+  /** The database's clock is wrong by `offsetMs`. It last jumped at `jumpedMs`. */
   readonly storeClock: { offsetMs: number; jumpedMs: number }
-  /** By job, the nodes that announced a waiting caller. */
+  /** Maps jobs to the nodes that announced a waiting caller. */
   readonly announced: Map<string, Set<string>>
-  /** The listeners of each running process. */
   readonly listeners: Map<string, { readonly events: NodeEvents; readonly thread: SimulatedThread }>
 }
 
@@ -67,7 +63,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** When the last call arrived: a file runs calls in their order. */
+  /** A SQLite file runs calls in the order in which they arrived, so each arrives after the last one. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -90,7 +86,7 @@ export class StoreConnection {
     })
   }
 
-  /** Polls for events whose notifications were lost, as the Postgres store does. */
+  /** Finds events whose notifications were lost, as the Postgres store does. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
@@ -182,7 +178,7 @@ export class StoreConnection {
     }
   }
 
-  /** Records the jobs that are about to be rescued, and the nodes that held them. */
+  /** This must run just before these jobs are rescued, while the nodes that held them are known. */
   #noteCrashes(): void {
     const { world, db, ledger, witness } = this.#shared
     for (const { node, job } of db.open) {
@@ -205,7 +201,7 @@ export class StoreConnection {
     }
   }
 
-  /** Records that the processes which hold a lease again had not crashed. */
+  /** The processes which hold a lease again had not crashed. */
   #noteReturns(): void {
     const { db, ledger } = this.#shared
     for (const { job } of db.open) {
@@ -214,7 +210,7 @@ export class StoreConnection {
     }
   }
 
-  /** Returns whether the process has run for the length of a lease, and was able to renew it. */
+  /** The process lives if it has run for the length of a lease, and was able to renew its lease. */
   #lives(node: string): boolean {
     const { world, faults, heartbeats, storeClock } = this.#shared
     const thread = heartbeats.get(node)
@@ -245,7 +241,7 @@ export class StoreConnection {
     )
   }
 
-  /** Announces jobs for which a caller waits. As any notification, the announcement may be lost. */
+  /** An announcement may be lost, like any notification. */
   #announce(jobIds: readonly string[]): Promise<void> {
     const { world, db, announced } = this.#shared
     if (!db.shared) return Promise.resolve()
@@ -264,7 +260,6 @@ export class StoreConnection {
     })
   }
 
-  /** Sends notifications, each of which may be lost. */
   #tell(isMeant: (node: string) => boolean, what: (events: NodeEvents) => void): void {
     const { world, listeners } = this.#shared
     for (const [node, { events, thread }] of listeners) {
@@ -280,7 +275,6 @@ function queuesAny({ jobs }: Acceptance, accepted: Accepted): boolean {
   return jobs.some(({ job, handedOff }) => !handedOff && !answered.has(job.id))
 }
 
-/** Returns the job that the call ended; null if it ended none. */
 function endedBy(name: MethodName, args: readonly unknown[], result: unknown): string | null {
   if (name === 'settle' && result === 'settled') return (args[0] as Settlement).jobId
   if (result !== 'cancelled') return null

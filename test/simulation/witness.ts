@@ -13,7 +13,7 @@ import { WORLD_START_MS, type World } from './world.ts'
 
 /** Both real stores reject times with fractions. */
 const WHOLE = 'times are whole milliseconds'
-/** Calls that end or delete jobs, but whose results do not name these jobs. */
+/** These calls end or delete jobs, but their results do not name the jobs. */
 const CHANGES: readonly MethodName[] = [
   'cancelJob',
   'cancelJobs',
@@ -27,8 +27,8 @@ const CHANGES: readonly MethodName[] = [
 ]
 
 /**
- * The most claims of a job: a waiting job is claimed again after a pause of at least a second, and nodes, targets and faults
- * add some claims.
+ * More claims of one job would be too many. A waiting job is claimed again after a pause of at least a second, and nodes,
+ * targets and faults add some claims.
  */
 const MOST_CLAIMS = 100
 const MOST_CLAIMS_PER_SECOND = 5
@@ -36,16 +36,18 @@ const MOST_CLAIMS_PER_SECOND = 5
 interface Holder {
   readonly node: string
   readonly attempt: number
-  /** When the job was assigned, in milliseconds of the world. */
   readonly sinceMs: number
-  /** When the node learned that the job is assigned to it. Null before that; calls can then only be those of an earlier run. */
+  /**
+   * The node learned at this time that the job is assigned to it. While this is null, calls can only be those of an earlier
+   * run.
+   */
   knownMs: number | null
 }
 
 interface CachedResponse {
   readonly jobId: string
   readonly storedMs: number
-  /** The time by the clock of the job's node. */
+  /** The time is by the clock of the job's node. */
   readonly untilMs: number
 }
 
@@ -56,18 +58,15 @@ export class Witness {
   readonly #world: World
   readonly #ledger: Ledger
   readonly #db: MemoryDatabase
-  /** The holder of each job. */
   readonly #holders = new Map<string, Holder>()
-  /** By job, how often it was assigned, and when first. */
+  /** Maps jobs to how often they were assigned, and to the first of these times. */
   readonly #claims = new Map<string, { count: number; readonly firstMs: number }>()
   /**
-   * Starts that are recorded although their process does not know that yet. Once it knows, it calls at once, unless it ends
+   * These starts are recorded although their process does not know that yet. Once it knows, it calls at once, unless it ends
    * first.
    */
   readonly #starts = new Set<string>()
-  /** Jobs that are known to be deleted. */
   readonly #wasGone = new Set<string>()
-  /** Cached responses, by fingerprint. */
   readonly #cached = new Map<string, CachedResponse>()
 
   constructor(world: World, ledger: Ledger, db: MemoryDatabase) {
@@ -76,7 +75,7 @@ export class Witness {
     this.#db = db
   }
 
-  /** Records the result of a call that the database ran for a node. */
+  /** The witness must see the result of each call that the database ran for a node. */
   saw(node: string, { name, args }: StoreCall, result: unknown): void {
     // The compiler does not know that the name, the arguments and the result belong together.
     const saw = this.#saw[name] as Saw<unknown, unknown> | undefined
@@ -122,7 +121,6 @@ export class Witness {
     },
   }
 
-  /** Records that the process knows that its starts are recorded. */
   knowsStarts(node: string, claims: readonly Claim[]): void {
     for (const { jobId } of claims) this.#starts.delete(`${node} ${jobId}`)
   }
@@ -132,7 +130,6 @@ export class Witness {
     return this.#starts.has(`${node} ${jobId}`)
   }
 
-  /** Records that the node knows which jobs it has claimed. */
   knowsClaims(node: string, { jobs }: Claimed): void {
     for (const { id, attempt } of jobs) {
       const holder = this.#holders.get(id)
@@ -140,25 +137,22 @@ export class Witness {
     }
   }
 
-  /** Returns when the node learned that the job is assigned to it; null if it did not. */
   knownMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.knownMs : null
   }
 
-  /** Returns when the job was assigned to the node; null unless the node holds it. */
   assignedMs(jobId: string, node: string): number | null {
     const holder = this.#holders.get(jobId)
     return holder?.node === node ? holder.sinceMs : null
   }
 
-  /** Records that the job was taken from a node that seems to have crashed. */
   rescued(jobId: string): void {
     this.#holders.delete(jobId)
     this.#forgotten(jobId)
   }
 
-  /** Forgets what the last run of the job learned, because the service does not store that. */
+  /** The service does not store what the last run of the job learned. */
   #forgotten(jobId: string): void {
     const job = this.#ledger.jobs.get(jobId)
     if (job !== undefined) this.#ledger.jobCalls.forgotten(job.account, job.plan.tag)
@@ -169,7 +163,7 @@ export class Witness {
     return row === undefined ? 'gone' : row.outcome === null ? 'open' : 'ended'
   }
 
-  /** Checks that no job was deleted before it expired. */
+  /** No job may be deleted before it expires. */
   #expired(): void {
     const ledger = this.#ledger
     for (const [id, settledAtMs] of ledger.settledAtMs) {
@@ -236,9 +230,7 @@ export class Witness {
     }
   }
 
-  /**
-   * Checks a job that a model answered: when the job was assigned, there must have been no cached response of an identical job.
-   */
+  /** A model answered this job, so when the job was assigned, there must have been no cached response of an identical job. */
   #checkCache({ jobId, cache, nowMs }: Settlement, { sinceMs }: Holder): void {
     const ledger = this.#ledger
     const cached = cache && this.#cached.get(cache.fingerprint)
@@ -253,7 +245,7 @@ export class Witness {
     )
   }
 
-  /** @param atMs the end by the clock of the node, in Unix milliseconds; a settlement that is retried keeps this time */
+  /** @param atMs the end by the clock of the node, in Unix milliseconds. A settlement that is retried keeps this time */
   #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
     if (this.#ledger.endedMs.has(jobId))
       this.#ledger.violate('one final state, never changed', `${jobId} ended twice`)

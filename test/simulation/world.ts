@@ -1,20 +1,18 @@
 /**
- * The virtual time of the simulation, and everything that happens in it. Everything that production code waits for (timers, and
- * replies of the store, of model servers and of receivers) is an event here, at a time that the seed determines. One event runs
- * at a time, and the next one starts when all code that the event continued has run, so the same seed always gives the same
- * history. `hash` identifies the history.
+ * Keeps the virtual time of the simulation, and runs everything that happens in it. Everything that production code waits for
+ * (timers, and replies of the store, of model servers and of receivers) is an event here, at a time that the seed determines.
+ * One event runs at a time. The next one starts when all code that the event continued has run, so the same seed always gives
+ * the same history. `hash` identifies the history.
  */
 import type { Clock } from '../../src/clock.ts'
 import { SeededRandom } from './random.ts'
 
-/** The virtual wall clock at the beginning, in Unix milliseconds. */
 export const WORLD_START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 
 const TIMER = 'timer'
 
 interface WorldEvent {
   atMs: number
-  /** Orders events of the same time. */
   order: number
   readonly label: string
   readonly run: () => void
@@ -22,15 +20,13 @@ interface WorldEvent {
   isCancelled: boolean
 }
 
-/** A thread of a simulated process. Its events happen while it runs, late if it was paused, and never after its end. */
+/** A thread's events happen while the thread runs, late if it was paused, and never after its end. */
 export class SimulatedThread {
   readonly name: string
   state: 'running' | 'paused' | 'ended' = 'running'
-  /** The number of timers that are set; must be 0 after a stop. */
+  /** Counts the timers that are set. Must be 0 after a stop. */
   timers = 0
-  /** When the thread continued after its last pause, in milliseconds of the world. */
   resumedMs = Number.NEGATIVE_INFINITY
-  /** The events of the present pause, which happen when the thread continues. */
   missed: WorldEvent[] = []
 
   constructor(name: string) {
@@ -38,20 +34,19 @@ export class SimulatedThread {
   }
 }
 
-/** Receives every event. `state` is what a person reads first, and `event` is the rest. */
+/** `state` is what a person reads first, and `event` is the rest. */
 export type OnStep = (atMs: number, text: string, kind: 'state' | 'event') => void
 
 export class World {
   readonly random: SeededRandom
   readonly #onStep: OnStep | null
-  /** A binary heap, earliest event first. */
+  /** The heap is binary, with the earliest event first. */
   readonly #events: WorldEvent[] = []
   #nowMs = 0
   #orders = 0
   #hash = 0
   events = 0
   #held: Promise<unknown> | null = null
-  /** Called after each event. */
   onSettled: (() => void) | null = null
 
   constructor(seed: number, onStep: OnStep | null = null) {
@@ -59,19 +54,17 @@ export class World {
     this.#onStep = onStep
   }
 
-  /** The milliseconds since the beginning. */
   get nowMs(): number {
     return this.#nowMs
   }
 
-  /** The hash of everything that has happened so far. */
   get hash(): string {
     return (this.#hash >>> 0).toString(16).padStart(8, '0')
   }
 
   /**
-   * Runs the function after this many milliseconds, on a thread or outside all processes (null). The returned function cancels
-   * it.
+   * Runs the function after this many milliseconds, on a thread or outside all processes (null). The returned function
+   * cancels the event.
    * @param label a text for the history
    */
   after(ms: number, label: string, run: () => void, thread: SimulatedThread | null = null): () => void {
@@ -83,7 +76,7 @@ export class World {
     }
   }
 
-  /** Records what happened, for the hash and for listeners. */
+  /** The text becomes part of the hash, and goes to listeners. */
   note(text: string, kind: 'state' | 'event' = 'state'): void {
     let hash = this.#hash
     for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
@@ -96,7 +89,6 @@ export class World {
     this.#held = real
   }
 
-  /** Runs the events until this time, or until `isOver` returns true after an event. */
   async runUntil(endMs: number, isOver: () => boolean = () => false): Promise<void> {
     for (let event = this.#events[0]; event !== undefined && event.atMs <= endMs; event = this.#events[0]) {
       pop(this.#events)
@@ -121,7 +113,7 @@ export class World {
     this.#nowMs = Math.max(this.#nowMs, endMs)
   }
 
-  /** Continues the thread. What it missed happens at once, timers first, as in an event loop. */
+  /** What the thread missed happens at once, timers first, as in an event loop. */
   resume(thread: SimulatedThread): void {
     if (thread.state !== 'paused') return
     thread.state = 'running'
@@ -133,10 +125,7 @@ export class World {
     }
   }
 
-  /**
-   * Returns the clock of a thread.
-   * @param offsetMs returns the milliseconds by which its wall clock is wrong, which may change
-   */
+  /** @param offsetMs returns the milliseconds by which the wall clock is wrong, which may change */
   clockOf(thread: SimulatedThread, offsetMs: () => number): Clock {
     return {
       nowMs: () => Math.floor(WORLD_START_MS + this.#nowMs + offsetMs()),
@@ -165,9 +154,9 @@ export class World {
 }
 
 /**
- * Resolves when every promise that can settle without a further event has settled: microtasks run before, in the order that the
- * language specifies. Production code that requests a turn of the event loop (`setImmediate`) gets it in the order of the
- * requests.
+ * Resolves when every promise that can settle without a further event has settled. The language specifies that microtasks run
+ * before, and in which order. Production code that requests a turn of the event loop (`setImmediate`) gets it in the order of
+ * the requests.
  */
 function settledPromises(): Promise<void> {
   return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-/** What every store guarantees about accept. */
+/** Tests what every store guarantees about accept. */
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -17,7 +17,7 @@ import {
 } from './fixtures.ts'
 import { accept, addEnded, addHeld, claimNext, settle } from './steps.ts'
 
-/** Not whole seconds, because an index in memory counts in seconds. */
+/** An index in memory counts in seconds, so the tests use a time that is not whole seconds. */
 const CACHED_MS = 300_500
 const ACCEPTED = { kind: 'accepted' }
 const CONFLICT = { kind: 'conflict' }
@@ -25,7 +25,7 @@ const repeated = (...jobs: readonly Job[]) => ({ kind: 'repeated', jobIds: ids(j
 const keyed = (key = 'k', fingerprint = 'f') => ({ key, fingerprint, untilMs: now.ms + 1e9 })
 
 export function acceptTests(on: On): void {
-  /** Requests the jobs; unlike `accept`, this may be rejected. */
+  /** Unlike `accept`, this request may be rejected. */
   const request = (store: Store, jobs: readonly Job[], over: AcceptanceFields = {}) =>
     store.accept(acceptance(jobs, over))
 
@@ -94,7 +94,7 @@ export function acceptTests(on: On): void {
     for (const job of jobs) await settle(store, job)
     assert.equal(await store.deleteJob(jobs[1]?.id ?? ''), 'deleted')
     const again = newJob()
-    // Accepting it again would run, and charge for, the jobs that exist.
+    // Accepting the request again would run, and charge for, the jobs that exist.
     assert.deepEqual(await request(store, [again], { idempotency }), repeated(...jobs))
     while (await store.expire(expiry(now.ms + 1e8, 1000)));
     assert.deepEqual(await request(store, [again], { idempotency }), ACCEPTED)
@@ -148,7 +148,7 @@ export function acceptTests(on: On): void {
     const [usage] = await store.listUsage({ limit: 2 })
     assert.deepEqual([usage?.jobs, usage?.cacheHits, usage?.calls], [3, 2, 1])
     assert.equal((await store.quotaUse('acme')).openJobs, 0)
-    // Its callback is owed, so it does not expire.
+    // The job's callback is pending, so the job does not expire.
     assert.ok(await store.read('acme', awaited.id, expiry(now.ms + 1e12, 1)))
   })
 
@@ -214,7 +214,7 @@ export function acceptTests(on: On): void {
       const depth = { waiting: 2, assigned: 1, oldestCreatedAtMs: queued.createdAtMs }
       assert.deepEqual(await store.depth(), depth)
       assert.deepEqual(await request(store, [newJob()], { idempotency: keyed('b') }), repeated(...mixed))
-      // Those with a cached response, and the one that it is from.
+      // The jobs with a cached response count, and so does the job whose response they got.
       assert.equal((await store.used('acme', '2026-01')).jobs, 3)
       assert.equal((await store.quotaUse('acme')).openJobs, 3)
     },
@@ -264,7 +264,6 @@ export function acceptTests(on: On): void {
   })
 }
 
-/** Caches the answer of a job of `acme` for five minutes, and returns its fingerprint. */
 async function cacheResponse(store: Store): Promise<string> {
   const cache = { fingerprint: 'e'.repeat(22), untilMs: now.ms + CACHED_MS }
   await addEnded(store, {}, { cache })

@@ -1,4 +1,4 @@
-/** What every store guarantees about accounts, keys, admin tokens and the audit log. */
+/** Tests what every store guarantees about accounts, keys, admin tokens and the audit log. */
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'
 import type { NewKey } from '../../src/store/account-store.ts'
@@ -9,7 +9,6 @@ import { accept, addAccounts, addQueued, settle } from './steps.ts'
 
 const STANDING = { suspendedAtMs: null, webhookUrl: null, caps: NO_CAPS }
 const NO_USE = { quotaUse: { openJobs: 0, storedBytes: 0 } }
-/** What is known of a new key of the account `acme`. */
 const NEW = { account: 'acme', tier: 'user_go', revokedAtMs: null, usedAtMs: null, ...STANDING }
 
 export function accountTests(on: On): void {
@@ -64,7 +63,7 @@ export function accountTests(on: On): void {
     })
     assert.equal((await store.findKey('h1'))?.expiresAtMs, nowMs + graceMs)
     assert.equal((await store.findKey('key_1_hash'))?.id, 'key_1_new')
-    // One that expires earlier keeps its end, and the new one lives as long as it was to live.
+    // An old key that expires earlier keeps its end. The new key gets the old key's whole lifetime.
     assert.deepEqual(await rotate('key_2'), {
       kind: 'rotated',
       newKey: { id: 'key_2_new', label: null, ...made, expiresAtMs: nowMs + 550 },
@@ -87,7 +86,6 @@ export function accountTests(on: On): void {
       assert.equal(rotated.kind, 'rotated')
       return rotated.kind === 'rotated' && rotated.newKey.expiresAtMs
     }
-    // The first two have the same grace time, the third has another.
     const times = [500, 550, 590, 600]
     const graces = [2 * minute, 2 * minute, minute, minute]
     for (const [at, time] of times.entries()) {
@@ -171,7 +169,7 @@ export function accountTests(on: On): void {
     for (const [at, account] of ['acme', 'other', 'acme'].entries()) {
       await store.createKey(key({ id: `key_${9 - at}`, hash: `h${at}`, account, createdAtMs: START_MS + at }))
     }
-    // Created in the same millisecond as the last one: the IDs decide.
+    // This key was created in the same millisecond as the last one, so the IDs decide the order.
     await store.createKey(key({ id: 'key_6', hash: 'h6', createdAtMs: START_MS + 2 }))
     const found = async (over: { account?: string; beforeKeyId?: string; limit?: number } = {}) =>
       (await store.searchKeys({ limit: 10, ...over }))?.map(({ id }) => id)
@@ -228,7 +226,7 @@ export function accountTests(on: On): void {
 
 export function auditTests(on: On): void {
   const newEntry = (over: Partial<NewAuditEntry> = {}): NewAuditEntry => ({
-    // Like job IDs, they are in chronological order.
+    // These IDs are in chronological order, like job IDs.
     ...{ id: newJob().id, atMs: now.ms, who: 'root@db1 (command line)', account: 'acme', target: null },
     ...{ what: 'set the tier of an account', detailsJson: '{"tier":"user_max"}' },
     ...over,

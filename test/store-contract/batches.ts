@@ -1,4 +1,4 @@
-/** What every store guarantees about batches. */
+/** Tests what every store guarantees about batches. */
 import assert from 'node:assert/strict'
 import { callbackText } from '../../src/job/job.ts'
 import type { BatchStep, NewBatch } from '../../src/store/batch-store.ts'
@@ -32,7 +32,7 @@ export function stepOf(batchId: string, version: number, over: Partial<BatchStep
   }
 }
 
-/** Ends a batch whose end is to be reported. Returns its ID and the stored callback. */
+/** An event reports the end of the batch. Returns the batch's ID and the stored callback. */
 export async function endWithReport(store: Store): Promise<readonly [id: string, callbackJson: string]> {
   const { id } = await create(store)
   await store.claimBatches(NODE, 10)

@@ -1,4 +1,4 @@
-/** Shared parts of the callback tests. */
+/** Shares fixtures among the callback tests. */
 import type { Callback } from '../../src/job/job.ts'
 import type {
   AttemptRecord,
@@ -17,7 +17,6 @@ export const CALLBACK: Callback = {
   payloadJson: '{"big":12345678901234567890}',
 }
 
-/** A settled job whose callback is owed. */
 export async function owed(store: Store, over: Partial<Settlement> = {}): Promise<string> {
   return (await addEnded(store, { callback: CALLBACK }, over)).id
 }

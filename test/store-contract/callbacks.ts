@@ -1,4 +1,4 @@
-/** What every store guarantees about owed callbacks, and about operators who search and replay them. */
+/** Tests what every store guarantees about pending callbacks, and about operators who search and replay them. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { BODY_READ_BYTES, type CallbackFilter, MAX_ATTEMPTS_LENGTH } from '../../src/store/callback-store.ts'
@@ -167,7 +167,7 @@ export function callbackTests(on: On): void {
     assert.deepEqual([again?.attempt, again?.tries], [1, 1])
   })
 
-  /** Takes callbacks and defers them by a second. The returned function takes some of them again, before that. */
+  /** Defers these callbacks by a second. The returned function takes some of them again before that time. */
   const defer = async (store: Store, deferred: readonly string[]) => {
     await take(store)
     await store.deferCallbacks(

@@ -1,6 +1,6 @@
 /**
- * What every store guarantees about cancelling, by operators and by accounts, and about accounts that delete their own jobs. A
- * cancellation is an outcome like any other, whichever node holds the job.
+ * Tests what every store guarantees about cancelling, by operators and by accounts, and about accounts that delete their own
+ * jobs. A cancellation is an outcome like any other, whichever node holds the job.
  */
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'

@@ -1,4 +1,4 @@
-/** What every store guarantees about claim: one node per job, in fair order. */
+/** Tests what every store guarantees about claim: one node per job, in fair order. */
 import assert from 'node:assert/strict'
 import type { Callback, Job } from '../../src/job/job.ts'
 import { INLINE_TEXT_BYTES } from '../../src/store/store.ts'
@@ -46,7 +46,7 @@ export function claimTests(on: On): void {
         const [claimed] = await claimNext(store, 'node-a', 1)
         turns.push(claimed?.account ?? 'nobody')
       }
-      // Whichever is first, they take turns.
+      // Either account may be first, but then they must take turns.
       assert.deepEqual(new Set(turns.slice(0, 2)), new Set(['crowd', 'steady']))
       for (const [index, account] of turns.slice(2).entries()) assert.equal(account, turns[index])
     },

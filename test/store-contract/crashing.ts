@@ -1,6 +1,6 @@
 /**
- * What every store guarantees about the crashes that a rescue counts, and when jobs may fail because of them. A shared store
- * also guarantees that nodes which come back after their lease expired had not crashed.
+ * Tests what every store guarantees about the crashes that a rescue counts, and when jobs may fail because of them. A shared
+ * store also guarantees that nodes which come back after their lease expired had not crashed.
  */
 import assert from 'node:assert/strict'
 import type { Store } from '../../src/store/store.ts'
@@ -11,14 +11,13 @@ import { accept, addQueued, claimNext, claimSuspects } from './steps.ts'
 const AT_ONCE_MS = -1
 const LONG_MS = 60_000
 
-/** A job that the node held when it crashed; node-a rescues it. */
 async function crashedJob(store: Store, node: string) {
   const [job] = await accept(store, [newJob()], { handedOff: true, node })
   await store.rescue('node-a', now.ms)
   return job
 }
 
-/** Claims suspects with this crash count, like a worker that fails a job after so many crashes. */
+/** Claims suspects as a worker that fails a job after so many crashes. */
 async function claimFailing(store: Store, crashCount: number) {
   const from = { ...SUSPECTS, crashCount, maxCrashCount: crashCount }
   const { jobs } = await store.claim('node-a', 5, now.ms, from)
@@ -32,7 +31,6 @@ async function runAndDie(store: Store, node: string, crashCount: number) {
   assert.equal(await store.rescue('node-a', now.ms), claimed.length)
 }
 
-/** Confirms the crashes of all nodes that have been absent for this long. */
 async function confirmAll(store: Store, absentMs: number): Promise<void> {
   await store.confirmCrashes(await store.absentNodes(), absentMs)
 }
@@ -104,7 +102,7 @@ export function crashTests(on: On): void {
   })
 
   on('a job crashed alone if no other of its node is as suspect', async (store) => {
-    /** Claims the suspects with this crash count; returns whether each of the jobs crashed alone. */
+    /** All suspects with this crash count must be among the jobs. */
     const areAlone = async (crashCount: number, ...jobs: readonly { readonly id: string }[]) => {
       const claimed = await claimSuspects(store, 'node-b', crashCount)
       assert.equal(claimed.length, jobs.length)
@@ -137,7 +135,6 @@ export function crashTests(on: On): void {
   })
 }
 
-/** For stores that many nodes share. */
 export function pauseTests(on: On): void {
   on(
     'a node that has a lease again has its crashes reverted, of queued and of running jobs',
@@ -185,7 +182,7 @@ export function pauseTests(on: On): void {
     await confirmAll(store, AT_ONCE_MS)
     await runAndDie(store, 'node-c', 1)
     assert.deepEqual(await claimFailing(store, 2), [])
-    // For this long, one of its crashes may still turn out to have been a pause.
+    // For this long, one of the job's crashes may still turn out to have been a pause.
     await confirmAll(store, LONG_MS)
     assert.deepEqual(await claimFailing(store, 2), [])
     await confirmAll(store, AT_ONCE_MS)

@@ -1,4 +1,4 @@
-/** What every store guarantees about expiring and deleting: nothing of the job, or of the account, is left. */
+/** Tests what every store guarantees about expiring and deleting: nothing of the job, or of the account, is left. */
 import assert from 'node:assert/strict'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/chunked-search.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -13,7 +13,6 @@ export function deleteTests(on: On): void {
     const cache = { fingerprint: FINGERPRINT, untilMs: now.ms + 300_000 }
     return addEnded(store, { account, callback: CALLBACK }, { cache })
   }
-  /** Deletes all jobs of an account, as deleting the account does. */
   const deleteAll = async (store: Store, account: string) => {
     const sums = { deleted: 0, open: 0 }
     for (let after: string | null = BEFORE_ALL; after !== null; ) {
@@ -124,7 +123,6 @@ export function deleteTests(on: On): void {
   })
 }
 
-/** Repeats steps until one finds no work, and fails if that takes too many. */
 async function expireAll(store: Store, atMs: number, retentionMs: number): Promise<void> {
   for (let step = 0; step < 1000; step++) if (!(await store.expire({ nowMs: atMs, retentionMs }))) return
   assert.fail('expiry does not come to an end')

@@ -1,4 +1,4 @@
-/** What every store guarantees about files. */
+/** Tests what every store guarantees about files. */
 import assert from 'node:assert/strict'
 import { ABANDONED_MS, type FileSearch, PIECE_BYTES } from '../../src/store/file-store.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -13,7 +13,6 @@ async function begin(store: Store, account = 'acme', maxFiles = 100): Promise<st
   return id
 }
 
-/** A complete file of that many full pieces. */
 async function storeFile(store: Store, about: Partial<typeof ABOUT> = {}, pieces = 1, account = 'acme') {
   const id = await begin(store, account)
   for (let at = 0; at < pieces; at++) await store.appendToFile(id, at, pieceOf(at), now.ms)

@@ -1,4 +1,4 @@
-/** Shared parts of the contract's tests: jobs, acceptances and settlements to vary, and the time at which they happen. */
+/** Shares fixtures among the contract's tests: jobs, acceptances and settlements to vary, and the time at which they happen. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import type { TestContext } from 'node:test'
@@ -18,7 +18,7 @@ import type { Claim } from '../../src/store/node-store.ts'
 import type { Acceptance, NewJob, Settlement, Store } from '../../src/store/store.ts'
 import type { Lifetime } from '../parley.ts'
 
-/** The place where the stores of one test live: `open` may be called again after a close, and finds the stored data. */
+/** The stores of one test live here: `open` may be called again after a close, and finds the stored data. */
 export interface Place {
   open(): Promise<Store>
 }
@@ -26,16 +26,12 @@ export interface Place {
 /** Creates an empty database that lives as long as its argument. */
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
-/** A place and its open store, which a history may close and open again. */
 export interface OpenPlace {
   readonly place: Place
   store: Store
 }
 
-/**
- * Runs the work on an empty database, which is removed afterwards: the databases of hundreds of histories would fill the disk
- * before their test ends.
- */
+/** The databases of hundreds of histories would fill the disk before their test ends, so each is removed after the work. */
 export async function inPlace(makePlace: MakePlace, work: (open: OpenPlace) => Promise<void>): Promise<void> {
   const ends: (() => unknown)[] = []
   const place = await makePlace({ after: (end) => void ends.push(end) })
@@ -49,27 +45,24 @@ export async function inPlace(makePlace: MakePlace, work: (open: OpenPlace) => P
   }
 }
 
-/** Declares a test on an empty store, which is closed after the test. */
 export type On = (title: string, work: (store: Store, t: TestContext, place: Place) => Promise<void>) => void
 
 export const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 export const DAY_MS = 86_400_000
 
-/** The time that is passed to the stores; a test may advance it. */
 export const now = { ms: START_MS }
 const newIds = (nowMs = () => now.ms) => jobIdMaker({ nowMs }, (bytes) => randomBytes(bytes).toString('hex'))
 let makeId = newIds()
 
-/** An ID of a job that was created at this time. */
 export const newJobId = (atMs: number) => newIds(() => atMs)()
 
-/** Starts over at `START_MS`: IDs only grow, so without this they would start at the latest time of earlier tests. */
+/** IDs only grow, so without this they would start at the latest time of earlier tests. */
 export function restartTime(): void {
   now.ms = START_MS
   makeId = newIds()
 }
 
-/** The parts that a test may vary; conversation and format as values instead of JSON text. */
+/** A test may vary these fields. Conversation and format are values instead of JSON text. */
 export type JobFields = Partial<Omit<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>> & {
   readonly messages?: readonly Message[]
   readonly responseFormat?: ResponseFormat
@@ -98,7 +91,7 @@ export function newJob(fields: JobFields = {}): Job {
   }
 }
 
-/** How jobs are accepted; the fields of `NewJob` apply to all of them. */
+/** The fields of `NewJob` apply to all jobs of the acceptance. */
 export type AcceptanceFields = Partial<Omit<Acceptance, 'jobs'>> & Partial<Omit<NewJob, 'job'>>
 
 export function acceptance(jobs: readonly Job[], over: AcceptanceFields = {}) {
@@ -116,7 +109,6 @@ export function several(count: number, fields: JobFields = {}): Job[] {
   return Array.from({ length: count }, () => newJob(fields))
 }
 
-/** An account without limits of its own. */
 export const NO_CAPS: OwnCaps = {
   monthlyJobs: null,
   monthlyTokens: null,
@@ -150,7 +142,6 @@ export function settlement(claim: Claim, over: Partial<Settlement> = {}): Settle
   }
 }
 
-/** Parts of `ClaimFrom`: all jobs of a route, and all suspects. */
 export const OF_ROUTE = {
   of: 'route',
   route: '',
@@ -160,7 +151,6 @@ export const OF_ROUTE = {
 } as const
 export const SUSPECTS = { of: 'suspects', maxCrashCount: 1000, exceptRoutes: [] } as const
 
-/** The depth of a store in which no job is open. */
 export const EMPTY = { waiting: 0, assigned: 0, oldestCreatedAtMs: null }
 
 export const claimOf = ({ id, attempt }: Pick<ClaimedJob, 'id' | 'attempt'>): Claim => ({
@@ -172,7 +162,9 @@ export const expiry = (atMs = now.ms, retentionMs = DAY_MS) => ({ nowMs: atMs, r
 export const jobIds = (rows: readonly { readonly jobId: string }[]) => rows.map(({ jobId }) => jobId)
 export const ids = (rows: readonly { readonly id: string }[]) => rows.map(({ id }) => id)
 
-/** Returns the IDs on all pages of a search that looks at everything. `read` returns the page after the ID, or the first one. */
+/**
+ * Returns the IDs on all pages of a search that looks at everything. `read` returns the page after the ID, or the first one.
+ */
 export async function allPages(
   read: (afterId: string | null) => Promise<{ ids: string[]; complete: boolean; next: string | null }>,
 ): Promise<string[]> {

@@ -1,4 +1,4 @@
-/** What every store guarantees about requests that are held until their job has ended. */
+/** Tests what every store guarantees about requests that are held until their job has ended. */
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'
 import { MAX_EQUAL } from '../../src/store/held-request-store.ts'
@@ -68,7 +68,7 @@ export function heldRequestTests(on: On): void {
     const held = { account: 'acme', key, jobId: job.id, state }
     assert.deepEqual(await store.heldRequests(['acme'], [PREFIX], now.ms), [held])
     assert.equal(await change(state, 'fourth', 'other'), false)
-    // As after a connection that broke before the response.
+    // A request is repeated like this after a connection that broke before the response.
     assert.equal(await change('first', state), true)
   })
 }

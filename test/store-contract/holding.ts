@@ -1,4 +1,4 @@
-/** What every store guarantees about jobs that nodes hold, that return to the queue, and that outlive the process. */
+/** Tests what every store guarantees about jobs that nodes hold, that return to the queue, and that outlive the process. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { claimOf, EMPTY, expiry, firstClaim, ids, newJob, now, type On, several, USAGE } from './fixtures.ts'

@@ -1,4 +1,4 @@
-/** What every store guarantees operators who search jobs. */
+/** Tests what every store guarantees operators who search jobs. */
 import assert from 'node:assert/strict'
 import type { Outcome, Status } from '../../src/job/job.ts'
 import { jobIdMs } from '../../src/job/job-id.ts'
@@ -49,7 +49,7 @@ export function jobSearchTests(on: On): void {
     assert.deepEqual(await of('assigned'), ids(jobs).toReversed())
     await settle(store, failing, { outcome: FAILED })
     await settle(store, ending)
-    // It is queued again, but still reads `assigned`.
+    // The job is queued again, but its status stays `assigned`.
     await store.release('node-a', [firstClaim(returned)])
     assert.deepEqual(await of('assigned'), [returned.id, running.id])
     assert.deepEqual(await of('pending'), [])
@@ -80,7 +80,7 @@ export function jobSearchTests(on: On): void {
     const responseFormat = { format: 'json', schema: { type: 'object' } } as const
     const deadlineMs = createdAtMs + 60_000
     const job = await addQueued(store, { responseFormat, priority: 'low', deadlineMs })
-    /** What a search shows, and what only `findJob` does. */
+    /** Every search shows the summary. Only `findJob` adds the rest. */
     const summary = {
       ...{
         id: job.id,

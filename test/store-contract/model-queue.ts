@@ -7,17 +7,15 @@ export interface ModelJob {
   readonly createdAtMs: number
   route: string
   status: 'pending' | 'assigned' | 'completed' | 'failed'
-  /** Null unless it is queued. */
   turn: number | null
   node: string | null
   attempt: number
   crashCount: number
   crashedAlone: boolean
-  /** The attempt under which it started. */
   started: number
   waitsSinceMs: number | null
   waitedMs: number
-  /** How many calls earlier runs have made. */
+  /** Earlier runs have made this many calls. */
   calls: number
 }
 
@@ -28,7 +26,7 @@ interface Found {
   readonly mayHaveMore: boolean
 }
 
-/** A place in a queue; a walk skips what is before it. */
+/** A walk skips what is before this place in the queue. */
 type PlaceKey = readonly [turn: number, id: string]
 const FRONT: PlaceKey = [0, '']
 
@@ -41,14 +39,13 @@ export class ModelQueue {
   readonly #turns = new Map<string, number>()
   readonly #places = new Map<string, PlaceKey>()
 
-  /** In fair order. */
   queued(route?: string): ModelJob[] {
     return [...this.jobs.values()]
       .filter((job) => job.turn !== null && (route === undefined || job.route === route))
       .sort((one, other) => (isBefore(keyOf(one), keyOf(other)) ? -1 : 1))
   }
 
-  /** @param job with the node to which it is handed off, null if it is queued */
+  /** @param job is handed off to its `node`, or queued if that is null */
   add({
     step,
     ...job
@@ -72,21 +69,18 @@ export class ModelQueue {
     if (isQueued) this.#joined(route, turn)
   }
 
-  /** Returns a job to the queue. */
   return(job: ModelJob): void {
     const turn = this.#headTurn(job.route)
     Object.assign(job, { turn, node: null })
     this.#joined(job.route, turn)
   }
 
-  /** Some of the jobs. */
   someIds(): string[] {
     return [...this.jobs.keys()].filter((_, index) => index % 3 === 0)
   }
 
   /**
-   * Claims jobs.
-   * @param seen what a store claimed. A shared store may begin at the front from time to time, because it may have missed jobs.
+   * @param seen what a store claimed. A shared store may begin at the front from time to time, because it may have missed jobs
    */
   claim(node: string, limit: number, from: ClaimFrom, seen: Found, isShared: boolean): Found {
     if (from.of === 'route') return this.#walk(node, limit, from, seen, isShared)
@@ -136,7 +130,7 @@ export class ModelQueue {
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** Crashes all nodes. Returns how many jobs another one rescues. */
+  /** Crashes all other nodes. Returns how many jobs the survivor rescues. */
   crash(survivor: string): number {
     this.#turns.clear()
     this.#places.clear()
@@ -156,7 +150,6 @@ export class ModelQueue {
     return lost.length
   }
 
-  /** Ends the jobs that have waited for too long, and returns them. */
   takeOverdue({ route, account, unavailableSinceMs, patienceMs }: PastPatience, nowMs: number): ModelJob[] {
     const beforeMs = nowMs - patienceMs
     const overdue = this.queued(route).filter((job) => {

@@ -1,4 +1,4 @@
-/** What every store guarantees about jobs that have waited too long for model servers, or past their deadline. */
+/** Tests what every store guarantees about jobs that have waited too long for model servers, or past their deadline. */
 import assert from 'node:assert/strict'
 import type { JobError } from '../../src/job/job.ts'
 import type { Store } from '../../src/store/store.ts'

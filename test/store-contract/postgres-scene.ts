@@ -9,18 +9,15 @@ import { addAccounts } from './steps.ts'
 
 export interface Scene {
   readonly url: string
-  /** The test's own connection. */
   readonly client: pg.Client
-  /** A pool without a node. */
   readonly database: Database
-  /** Opens another store, which is closed after the test. */
   open(): Promise<TestNode>
   query(text: string): Promise<Record<string, unknown>[]>
-  /** Counts the rows, given as the part of a query after `from`. */
+  /** @param rows the part of a query after `from` */
   count(rows: string): Promise<number>
 }
 
-/** @param url of an existing database; an empty one by default */
+/** @param url the URL of an existing database. The default is an empty one */
 export async function openScene(t: TestContext, url?: string): Promise<Scene> {
   const where = url ?? (await freshDatabase(t))
   const client = await connectPostgres(t, where)
@@ -41,7 +38,6 @@ export async function openScene(t: TestContext, url?: string): Promise<Scene> {
   }
 }
 
-/** Opens a store on an empty schema with these accounts. */
 export async function openOnPostgres(t: TestContext, ...accounts: readonly string[]) {
   const scene = await openScene(t)
   const node = await scene.open()

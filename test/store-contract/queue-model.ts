@@ -1,7 +1,7 @@
 /**
- * Compares the queue with its model in random histories of accept, claim, settle, release, cancel, delete, wait and crash. A few
- * lines in memory implement the same promises (`model-queue.ts`). A failure prints the seed and the shortest history that shows
- * it.
+ * Compares the queue with its model in random histories of accept, claim, settle, release, cancel, delete, wait and crash. A
+ * few lines in memory give the same guarantees (`model-queue.ts`). A failure prints the seed and the shortest history that
+ * shows the difference.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -25,9 +25,7 @@ import { accept, addAccounts } from './steps.ts'
 
 interface Model {
   readonly queue: ModelQueue
-  /** Every claim so far, including stale ones. */
   readonly claims: (Claim & { readonly node: string })[]
-  /** Ended jobs, including deleted ones. */
   ended: number
 }
 
@@ -40,7 +38,6 @@ const ROUTES = ['', 'x/m']
 const ACCOUNTS = ['one', 'two', 'three']
 const STEP_MS = 1000
 
-/** Draws a step of a history; `run` takes it on the model and on the store. */
 function step<Drawn>(
   drawn: fc.Arbitrary<Drawn>,
   name: string,
@@ -56,7 +53,7 @@ function step<Drawn>(
 
 const seldom = fc.constantFrom(false, false, true)
 
-/** There are several accounts, so that the order between accounts matters. */
+/** With several accounts, the order between accounts matters. */
 const accepts = step(
   fc.record({
     count: fc.integer({ min: 1, max: 5 }),
@@ -101,7 +98,7 @@ const claims = step(
   'claim',
   async ({ queue, claims }, { store }, [anyNode, limit, drawn]) => {
     const node = drawn.of === 'suspects' ? anyNode : WALKER
-    // These are some of the existing jobs, because a history cannot name them.
+    // A history cannot name existing jobs, so these are some of them.
     const exceptJobs = 'exceptJobs' in drawn && drawn.exceptJobs.length > 0 ? queue.someIds() : []
     const from = 'exceptJobs' in drawn ? { ...drawn, exceptJobs } : drawn
     const claimed = await store.claim(node, limit, now.ms, from)
@@ -151,7 +148,6 @@ const uses = step(
   ({ claims }) => claims.length > 0,
 )
 
-/** An operator cancels or deletes a job, whatever its state. */
 const operatorSteps = step(
   fc.tuple(fc.nat(200), fc.constantFrom('cancel', 'cancel', 'delete')),
   'operator',
@@ -176,7 +172,6 @@ const operatorSteps = step(
   ({ queue }) => queue.jobs.size > 0,
 )
 
-/** The model servers of a route have been unavailable for a while. */
 const overdue = step(
   fc.record({
     route: fc.constantFrom(...ROUTES),
@@ -196,7 +191,6 @@ const overdue = step(
   },
 )
 
-/** Crashes all processes; a new one opens the store and rescues their jobs. */
 const crashes = step(fc.constantFrom(...NODES), 'crash', async ({ queue }, real, survivor) => {
   await real.store.close()
   real.store = await real.place.open()
@@ -224,7 +218,7 @@ const looks = step(fc.constant(null), 'look', async ({ queue, ended }, { store }
   }
 })
 
-/** A kind of step that is listed more often is taken more often: opening a store again is slow. */
+/** A kind of step that is listed more often is taken more often. Crashes are rare, because opening a store again is slow. */
 const steps = [
   ...Array<typeof accepts>(7).fill(accepts),
   ...Array<typeof claims>(14).fill(claims),

@@ -1,7 +1,7 @@
 /**
- * The sums of quotas against the stored data: random histories of everything that adds, ends or removes jobs, some of it
- * concurrently. After each step the sums of each account are compared with the texts of the jobs that can still be read. A
- * failure prints the seed and the shortest history that shows it.
+ * Compares the sums of quotas with the stored data in random histories of everything that adds, ends or removes jobs, some of
+ * it concurrently. After each step, the sums of each account must equal the texts of the jobs that can still be read. A failure
+ * prints the seed and the shortest history that shows the difference.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -61,7 +61,7 @@ class History {
     }
   }
 
-  /** Accepts all jobs in one group commit, if the store has them. */
+  /** If the store has group commits, all jobs are in the same one. */
   async accept(account: string, sizes: readonly number[], handedOff: boolean): Promise<void> {
     const jobs = sizes.map((which) => largeJob(account, which))
     await Promise.all(jobs.map((job) => this.store.accept(acceptance([job], { handedOff, node: NODE }))))
@@ -90,7 +90,6 @@ class History {
     }
   }
 
-  /** Ends a job twice concurrently: only the first end counts. */
   async end(pick: number, how: 'settle' | 'cancel' | 'both'): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -106,7 +105,6 @@ class History {
     if (settled === 'settled' || cancelled === 'cancelled') job.isOpen = false
   }
 
-  /** Deletes a job twice concurrently. */
   async delete(pick: number): Promise<void> {
     const job = this.#jobs[pick % this.#jobs.length]
     if (!job) return
@@ -179,7 +177,7 @@ export function quotaModel(name: string, makePlace: MakePlace): void {
         restartTime()
         const real = new History(open)
         await addAccounts(real.store, ...ACCOUNTS)
-        // Creates partitions, if the store has them.
+        // This creates partitions, if the store has them.
         await real.expire(0)
         for (const take of history) {
           await take(real)

@@ -1,4 +1,6 @@
-/** What every store guarantees about quotas: the sums of an account are its open jobs and the bytes of its stored texts. */
+/**
+ * Tests what every store guarantees about quotas: the sums of an account are its open jobs and the bytes of its stored texts.
+ */
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/chunked-search.ts'
@@ -23,7 +25,7 @@ export function outcomeBytes(outcome: Outcome, receiptJson: string): number {
   return Buffer.byteLength(text) + Buffer.byteLength(receiptJson)
 }
 
-/** A job whose stored texts have more bytes than characters. */
+/** The job's stored texts have more bytes than characters. */
 export function largeJob(account: string, which: number): Job {
   return newJob({
     account,

@@ -1,6 +1,6 @@
 /**
- * What every store guarantees about read and findResponse, and about texts, whatever they contain and however it stores them:
- * reads return them unchanged.
+ * Tests what every store guarantees about read and findResponse, and that reads return texts unchanged, whatever they contain
+ * and however the store keeps them.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -56,7 +56,10 @@ export function readTests(on: On): void {
   })
 }
 
-/** Sizes around the limits from which stores compress texts: 2 or 32 KiB, and on Postgres on a thread from 64 Ki characters. */
+/**
+ * Stores compress texts from 2 or 32 KiB, and on Postgres on a thread from 64 Ki characters, so these sizes are around those
+ * limits.
+ */
 const SIZES = [1, 2047, 2048, 8192, 32_767, 32_768, 65_535, 65_536, 300_000]
 const TEXTS: Readonly<Record<string, (length: number) => string>> = {
   'that repeat': (length) => 'x'.repeat(length),

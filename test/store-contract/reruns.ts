@@ -1,4 +1,4 @@
-/** What every store guarantees about reruns. */
+/** Tests what every store guarantees about reruns. */
 import assert from 'node:assert/strict'
 import { leastJobId } from '../../src/job/job-id.ts'
 import { RERUN_TAKEN_MS, type RerunRequest } from '../../src/store/rerun-store.ts'
@@ -16,7 +16,6 @@ function request(store: Store, jobIds: readonly string[], over: Partial<RerunReq
   return store.requestReruns({ ...usual, jobIds, ...over })
 }
 
-/** Requests a rerun of the job and makes it, as a server would. */
 async function rerun(store: Store, jobId: string, over: Partial<RerunRequest> = {}) {
   const [requested] = await request(store, [jobId], over)
   assert.ok(requested)

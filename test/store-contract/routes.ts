@@ -1,4 +1,4 @@
-/** What every store guarantees about routes: walks and lanes of them, and jobs that wait for a model server. */
+/** Tests what every store guarantees about routes: their walks and lanes, and jobs that wait for a model server. */
 import assert from 'node:assert/strict'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import {
@@ -44,7 +44,6 @@ const claimOne = async (store: Store) => {
   return claimed
 }
 
-/** Claims jobs; returns their IDs, and whether there may be more. */
 async function claimIds(store: Store, limit: number, from: ClaimFrom) {
   const { jobs, mayHaveMore } = await store.claim('node-a', limit, now.ms, from)
   return [ids(jobs), mayHaveMore]

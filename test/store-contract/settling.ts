@@ -1,4 +1,4 @@
-/** What every store guarantees about settle: once, and only by the holder. */
+/** Tests what every store guarantees about settle: it happens once, and only the holder can do it. */
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../src/job/job.ts'
 import { WriteRejected } from '../../src/store/store.ts'
@@ -32,7 +32,7 @@ export function settleTests(on: On): void {
     assert.equal(await store.findResponse(cache.fingerprint, now.ms), '"Hello back"')
     assert.deepEqual(await store.depth(), EMPTY)
     assert.deepEqual(await claimNext(store, 'node-a', 5), [])
-    // Its callback is owed, so it does not expire.
+    // The job's callback is pending, so the job does not expire.
     assert.ok(await store.read('acme', id, expiry(now.ms + 1e12, 1)))
   })
 

@@ -1,11 +1,11 @@
-/** What a store that many nodes share guarantees about leases. They follow the database's clock. */
+/** Tests what a store that many nodes share guarantees about leases. They follow the database's clock. */
 import assert from 'node:assert/strict'
 import { owed, take } from './callback-fixtures.ts'
 import { claimOf, DAY_MS, firstClaim, ids, newJob, now, type On, settlement, several } from './fixtures.ts'
 import { accept, claimNext, claimSuspects, settle } from './steps.ts'
 
 const LONG_MS = 60_000
-/** Expires at once, so that the test need not wait. */
+/** The lease expires at once, so that the test need not wait. */
 const ENDED_MS = -1
 const ON_B = { handedOff: true, node: 'node-b' }
 

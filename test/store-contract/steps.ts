@@ -1,4 +1,4 @@
-/** Steps of a store's tests: accounts and jobs that are added, claimed and settled. */
+/** Takes common steps of a store's tests: adds accounts and jobs, claims jobs and settles them. */
 import assert from 'node:assert/strict'
 import type { ClaimedJob, Job } from '../../src/job/job.ts'
 import type { Claimed, Settled, Settlement, Store } from '../../src/store/store.ts'
@@ -16,7 +16,7 @@ import {
 
 type Accepting = Pick<Store, 'accept'>
 
-/** Creates the accounts, so that their jobs are accepted. */
+/** Stores accept jobs only of accounts that exist. */
 export async function addAccounts(
   store: Pick<Store, 'createKey'>,
   ...names: readonly string[]
@@ -30,7 +30,7 @@ export async function addAccounts(
   )
 }
 
-/** Accepts jobs, which must not be rejected, and returns them. They are queued unless `over` hands them off. */
+/** The jobs must not be rejected. They are queued unless `over` hands them off. */
 export async function accept<const Jobs extends readonly Job[]>(
   store: Accepting,
   jobs: Jobs,
@@ -41,19 +41,16 @@ export async function accept<const Jobs extends readonly Job[]>(
   return jobs
 }
 
-/** A new job that is queued. */
 export async function addQueued(store: Accepting, fields: JobFields = {}): Promise<Job> {
   const [job] = await accept(store, [newJob(fields)])
   return job
 }
 
-/** A new job that node-a holds. */
 export async function addHeld(store: Accepting, fields: JobFields = {}): Promise<Job> {
   const [job] = await accept(store, [newJob(fields)], { handedOff: true })
   return job
 }
 
-/** A new job that node-a held and has settled. */
 export async function addEnded(
   store: Pick<Store, 'accept' | 'settle'>,
   fields: JobFields = {},
@@ -64,7 +61,7 @@ export async function addEnded(
   return job
 }
 
-/** Stores a job that has ended: handed off to the node of its settlement. */
+/** The job is handed off to the node of its settlement, and has ended. */
 export async function storeEnded(
   store: Pick<Store, 'accept' | 'settle'>,
   job: Job,
@@ -74,7 +71,6 @@ export async function storeEnded(
   await store.settle(ended)
 }
 
-/** Settles the first attempt of a job. */
 export function settle(
   store: Pick<Store, 'settle'>,
   job: string | Pick<Job, 'id'>,
@@ -84,7 +80,6 @@ export function settle(
   return store.settle(settlement({ jobId, attempt: 1 }, over))
 }
 
-/** Claims the next jobs of a route, in fair order. Their texts must be small. */
 export async function claimNext(
   store: Pick<Store, 'claim'>,
   node: string,
@@ -95,12 +90,11 @@ export async function claimNext(
   return small(await store.claim(node, limit, nowMs, { ...OF_ROUTE, route }))
 }
 
-/** Claims the next jobs of one account. */
 export async function claimLane(store: Pick<Store, 'claim'>, account: string, limit: number, route = '') {
   return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
 }
 
-/** Claims suspects with this crash count; with 1000 crashes, those that must fail. */
+/** With 1000 crashes, claims the suspects that must fail. */
 export async function claimSuspects(
   store: Pick<Store, 'claim'>,
   node: string,
@@ -109,7 +103,6 @@ export async function claimSuspects(
   return small(await store.claim(node, 1000, now.ms, { ...SUSPECTS, crashCount }))
 }
 
-/** Claims all queued jobs: suspects first, then by route. */
 export async function claimAll(
   store: Pick<Store, 'claim' | 'queued' | 'queuedSuspects'>,
   node: string,

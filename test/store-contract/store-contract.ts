@@ -1,6 +1,6 @@
 /**
- * The one suite that every store passes. A store's own test only calls it with functions that open the store on an empty
- * database and open the same database again.
+ * Declares the one suite that every store passes. A store's own test only calls it with functions that open the store on an
+ * empty database and open the same database again.
  */
 import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
@@ -30,7 +30,7 @@ import { budgetTests, costCapTests, usageTests } from './usage.ts'
 
 type Suites = Readonly<Record<string, (on: On) => void>>
 
-/** What the nodes of a simulation use; the reference store has nothing else. */
+/** The nodes of a simulation use only these. The reference store has nothing else. */
 const OF_NODES: Suites = {
   accept: acceptTests,
   claim: claimTests,
@@ -70,18 +70,15 @@ export function storeContract(name: string, makePlace: MakePlace): void {
   quotaModel(name, makePlace)
 }
 
-/** Tests only what simulated nodes use. */
 export function nodeContract(name: string, makePlace: MakePlace): void {
   declare(name, makePlace, OF_NODES)
   queueModel(name, makePlace)
 }
 
-/** Additional tests for a store that many nodes share. */
 export function sharedStoreContract(name: string, makePlace: MakePlace): void {
   declare(name, makePlace, { share: shareTests, 'paused nodes': pauseTests })
 }
 
-/** Declares the suites; each test has an empty store with these accounts. */
 function declare(name: string, makePlace: MakePlace, suites: Suites, accounts = ['acme', 'other']): void {
   const on: On = (title, work) => {
     void test(title, async (t) => {

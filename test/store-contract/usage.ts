@@ -1,6 +1,6 @@
 /**
- * What every store guarantees about usage, in which each ended job counts once, in the month in which it ended; about caps in
- * money; and about jobs that wait for the budget of their account.
+ * Tests what every store guarantees about usage, caps in money, and jobs that wait for the budget of their account. In usage,
+ * each ended job counts once, in the month in which it ended.
  */
 import assert from 'node:assert/strict'
 import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/cost-cap-store.ts'
@@ -20,7 +20,7 @@ import {
 } from './fixtures.ts'
 import { accept, addAccounts, addEnded, addHeld, addQueued, claimNext, settle } from './steps.ts'
 
-/** A job that has ended with this usage beyond the usual one. */
+/** `usage` adds to the usual usage of the job. */
 function ended(store: Store, usage: object = {}, fields: JobFields = {}, over: Partial<Settlement> = {}) {
   const { model } = fields
   return addEnded(store, fields, { usage: { ...USAGE, ...usage }, ...(model && { model }), ...over })
@@ -186,7 +186,7 @@ export function costCapTests(on: On): void {
     assert.equal(await create(102, [{ reserved: 1 }, { reserved: 1 }]), 'over cost cap at 101')
     assert.equal((await store.depth()).waiting, 4)
     assert.equal(await create(50, [{ account: 'other', reserved: 50 }]), 'accepted')
-    // In another month only open jobs count.
+    // In another month, only open jobs count.
     const nextMonth = { nowMs: now.ms + 31 * DAY_MS }
     assert.equal(await create(100, [{ reserved: 10 }], nextMonth), 'over cost cap at 91')
     assert.equal(await create(100, [{ reserved: 9 }], nextMonth), 'accepted')
@@ -195,7 +195,6 @@ export function costCapTests(on: On): void {
   on(
     'keeps a cap in money exactly, however many jobs are accepted and settled at the same time',
     async (store) => {
-      /** Creates 60 jobs at the same time; returns those that were accepted. */
       const create = async (reserved: number, over = {}) => {
         const jobs = several(60, { reserved })
         const accepted = await Promise.all(
@@ -275,7 +274,6 @@ export function budgetTests(on: On): void {
     assert.equal(await reservedOf(store), 60)
     assert.deepEqual(await store.areOverBudget(waiting), waiting.slice(1))
     assert.deepEqual(await queue(store, 100, ...jobs), { routes: [], isCapReached: true })
-    // The last would fit.
     assert.deepEqual(await queue(store, 105, ...jobs), { routes: [ROUTE], isCapReached: true })
     assert.deepEqual(await queue(store, null, ...jobs), { routes: [ROUTE], isCapReached: false })
     assert.equal(await reservedOf(store), 105)

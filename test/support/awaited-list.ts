@@ -1,4 +1,4 @@
-/** A list to which a test's parts add entries. The test can await a condition on it, or a number of entries. */
+/** Keeps a list of entries that a test's parts add. The test can await a condition on the list, or a number of entries. */
 export class AwaitedList<T> {
   readonly all: T[] = []
   readonly #watchers = new Set<() => void>()

@@ -1,4 +1,4 @@
-/** Temporary folders, and all rows of a database file, for tests of backup and restore. */
+/** Gives tests of backup and restore temporary folders, and all rows of a database file. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +16,6 @@ export function quietly(over: Partial<WriteOptions> = {}): WriteOptions {
   return { force: false, signal: new AbortController().signal, onProgress: () => {}, ...over }
 }
 
-/** Returns all rows, by table. */
 export function contentsOf(file: string): Readonly<Record<string, unknown[]>> {
   const db = new DatabaseSync(file, { readOnly: true })
   try {

@@ -1,4 +1,4 @@
-/** A receiver and a poster that may connect to it, for tests of callbacks. */
+/** Starts a receiver and a poster that may connect to it, for tests of callbacks. */
 import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import type { TestContext } from 'node:test'
@@ -15,7 +15,6 @@ import { type Receiver, type ReceiverOptions, startReceiver } from '../receiver.
 
 const loopback = readNetworks(['127.0.0.0/8'])
 assert.ok(loopback.ok)
-/** Rules that allow callbacks to the IPv4 loopback addresses. */
 export const ALLOW_LOOPBACK = { allow: loopback.networks, httpsOnly: false }
 
 export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
@@ -23,16 +22,15 @@ export const IDLE_LIMITS = { total: 64, perOrigin: 8 }
 export interface PosterSetup {
   readonly receiver: Receiver
   readonly poster: Poster
-  /** Returns how many connections of the poster are open. The receiver's count can be late, this one never is. */
+  /** Counts the poster's open connections. The receiver's count can be late, this one never is. */
   openSockets(): number
   post(request?: Partial<PostRequest>): Promise<PostResult>
-  /** Sends a POST that must be answered. */
+  /** The POST must be answered. */
   answer(request?: Partial<PostRequest>): Promise<Extract<PostResult, { kind: 'answered' }>>
-  /** Sends a POST that must fail. Returns the message. */
+  /** The POST must fail. Returns the message. */
   failure(request?: Partial<PostRequest>): Promise<string>
 }
 
-/** Starts a receiver and a poster, which stop when the test ends. */
 export async function startPoster(
   t: TestContext,
   options: Partial<PosterOptions> = {},

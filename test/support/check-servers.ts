@@ -10,16 +10,15 @@ import { type Lifetime, temporaryFolder } from '../parley.ts'
 
 export interface Checked {
   readonly findings: readonly Finding[]
-  /** The exit code of the command, as far as model servers determine it. */
+  /** The exit code depends only on model servers here. */
   readonly code: 0 | 1
-  /** The problems and their fixes, one line each. */
+  /** Each problem has one line, with its fix. */
   readonly wrong: string
-  /** The findings about what works, but could be better. */
   readonly notes: string
 }
 
 export interface CheckOptions {
-  /** Settings of the upstream, in addition to a placeholder key. */
+  /** These settings are added to a placeholder key. */
   readonly upstream: Readonly<Record<string, unknown>>
   readonly model?: string
   readonly env?: Environment
@@ -28,7 +27,7 @@ export interface CheckOptions {
   readonly timeoutMs?: number
 }
 
-/** Checks a model server. Its upstream is named `own`, and the public model is named `small`. */
+/** The upstream of the model server is named `own`, and the public model is named `small`. */
 export async function checkServer(t: Lifetime, options: CheckOptions): Promise<Checked> {
   const { upstream, model = 'tiny', env = {}, calls = false, clock = systemClock, timeoutMs } = options
   const file = join(await temporaryFolder(t), 'parley.config.json')

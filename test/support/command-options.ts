@@ -2,14 +2,10 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 
 type Option = NonNullable<ParseArgsConfig['options']>[string] & {
-  /** What the option does, as a sentence. */
   readonly help: string
 }
 
-/**
- * Returns the values of the options. With `--help`, prints the purpose and the options, and exits. With a wrong option, prints
- * the problem and exits.
- */
+/** With `--help`, prints the purpose and the options, and exits. With a wrong option, prints the problem and exits. */
 export function readOptions<const Options extends Readonly<Record<string, Option>>>(
   purpose: string,
   options: Options,

@@ -9,7 +9,7 @@ import { compare, executedIn } from './compare-tests.ts'
 
 const COMPARE = fileURLToPath(new URL('compare-tests.ts', import.meta.url))
 
-/** The tests are source text, because a real run must report them. */
+/** A real run must report these tests, so they are source text. */
 const TESTS = `
   import test, { describe } from 'node:test'
   test('outside', () => {})

@@ -1,26 +1,26 @@
 /**
  * Compares which tests two runs executed, by name and store, and lists those that are gone or new. So it shows whether
- * restructuring the tests has lost any. Files may be moved, split and merged, because the location of a test does not count.
+ * restructuring the tests has lost any. The location of a test does not count, so files may be moved, split and merged.
  *
  *     node --test --test-reporter=junit --test-reporter-destination=before.xml …
  *     npm run test:compare before.xml after.xml
  *
- * It exits with 1 if a test is gone. A skipped test does not count as executed.
+ * The command exits with 1 if a test is gone. A skipped test does not count as executed.
  */
 import { readFileSync } from 'node:fs'
 
-/** How often each test was executed. Its name includes the names of its suites. */
+/** Counts how often each test was executed. Its name includes the names of its suites. */
 export type Executed = ReadonlyMap<string, number>
 
 export interface Difference {
-  /** If a test ran fewer times, it is listed once for each missing run. */
+  /** A test that ran fewer times is listed once for each missing run. */
   readonly gone: readonly string[]
   readonly added: readonly string[]
 }
 
 /**
- * Suites that are not part of the names. A test outside the suite of a store runs on SQLite or without a store, so moving a
- * test into or out of the suite of SQLite does not change its name. The suites of files come from run-files.ts.
+ * These suites are not part of the names. A test outside the suite of a store runs on SQLite or without a store, so moving a
+ * test into or out of the suite of SQLite does not change its name. run-files.ts creates the suites of files.
  */
 const LEFT_OUT = /^on SQLite$|\.test\.[mt]s$/
 const SEPARATOR = ' > '
@@ -31,7 +31,6 @@ const TAG =
 const NAME = /\sname="([^"]*)"/
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/** Returns the tests in a report of `--test-reporter=junit`. */
 export function executedIn(report: string): Executed {
   const executed = new Map<string, number>()
   const suites: string[] = []

@@ -1,7 +1,7 @@
 /**
- * The cache of compiled modules, which all processes of the tests share. Without it, each process would compile the same
- * sources: 1.5 s of CPU time for a process that starts Parley. The cache stays for later runs; Node replaces the entries of
- * changed files.
+ * Provides the cache of compiled modules, which all processes of the tests share. Without it, each process would compile the
+ * same sources: 1.5 s of CPU time for a process that starts Parley. The cache stays for later runs. Node replaces the entries
+ * of changed files.
  */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

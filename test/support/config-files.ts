@@ -12,14 +12,13 @@ export function configFiles() {
   const folder = mkdtempSync(join(tmpdir(), 'parley-config-'))
   after(() => rmSync(folder, { recursive: true, force: true }))
   let files = 0
-  /** Writes a file with this text, or with this value as JSON. Returns its path. */
+  /** The content is a text, or a value to write as JSON. Returns the file's path. */
   const fileOf = (content: unknown): string => {
     const path = join(folder, `${files++}.json`)
     writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
     return path
   }
   const load = (content: unknown, env: Environment = {}) => loadConfiguration(env, fileOf(content))
-  /** Returns the problems of a configuration, without the file and the line of each. */
   const problemsOf = (content: unknown, env: Environment = {}): readonly string[] => {
     try {
       load(content, env)
@@ -29,7 +28,7 @@ export function configFiles() {
     }
     return []
   }
-  /** Asserts that a configuration has exactly these problems, in any order. */
+  /** The configuration must have exactly these problems, in any order. */
   const assertProblems = (content: unknown, env: Environment, ...says: readonly RegExp[]): void => {
     const problems = problemsOf(content, env)
     assert.equal(problems.length, says.length, problems.join('\n'))

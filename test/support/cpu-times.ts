@@ -1,6 +1,6 @@
 /**
  * Measures what each test file costs: its duration, and the CPU time of its own process, of Postgres, of the browser, and of
- * other processes that it started. PARLEY_TEST_TIMES is a file to which a line of JSON is appended for each test file:
+ * other processes that it started. Appends a line of JSON for each test file to the file PARLEY_TEST_TIMES:
  *
  *     PARLEY_TEST_TIMES=times.jsonl npm run test:unit
  *
@@ -18,13 +18,13 @@ interface Running {
   readonly parent: number
   readonly name: string
   readonly own: number
-  /** The CPU time of child processes that have ended. */
+  /** Child processes that have ended used this CPU time. */
   readonly ended: number
 }
 
 const TICKS = 100
 
-/** Call it before a file runs, and the returned function afterwards. */
+/** This must be called before a file runs, and the returned function afterwards. */
 export function startTimes(): (file: string) => void {
   if (!TIMES) return () => {}
   const startMs = performance.now()

@@ -1,4 +1,4 @@
-/** A callback dispatcher that sends callbacks from a real store to real receivers. */
+/** Starts a callback dispatcher that sends callbacks from a real store to real receivers. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,22 +16,22 @@ import { acceptance, newJob, settlement } from '../store-contract/fixtures.ts'
 import { AwaitedList } from './awaited-list.ts'
 import { ALLOW_LOOPBACK, IDLE_LIMITS } from './callback-poster.ts'
 
-/** After this time, a stopping dispatcher aborts the attempts in progress, in milliseconds. */
+/** After this time, a stopping dispatcher aborts the attempts in progress. */
 const STOP_GRACE_MS = 5000
 export const STALL: ReceiverReply = { kind: 'stall' }
 
 export interface StartOptions {
   readonly first?: number
-  /** The same as `first` if absent. */
+  /** The default is `first`. */
   readonly retry?: number
   readonly perOrigin?: number
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** Returns the reply of a host. Each of 127.0.0.1, 127.0.0.2 and so on is a different receiver. */
+  /** Each of 127.0.0.1, 127.0.0.2 and so on is a different receiver, and replies on its own. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** True to use the real clock, for behavior that depends on short timers. */
+  /** Behavior that depends on short timers needs the real clock. */
   readonly realTime?: boolean
 }
 
@@ -80,12 +80,10 @@ export async function start(t: TestContext, options: StartOptions = {}) {
     await store.createKey({ ...key, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', expiresAtMs: null })
   }
 
-  /** Stores a settled job with a pending callback to this host. Returns the job ID. */
   async function owe(host = 1, account = 'acme', agoMs = 0, content?: string): Promise<string> {
     const [jobId = ''] = await oweSeveral(1, host, account, agoMs, content)
     return jobId
   }
-  /** The same for several jobs at once. */
   async function oweSeveral(count: number, host = 1, account = 'acme', agoMs = 0, content = 'Hello back') {
     const url = `http://127.0.0.${host}:${receiver.port}/hook`
     const nowMs = clock.nowMs() - agoMs
@@ -108,9 +106,7 @@ export async function start(t: TestContext, options: StartOptions = {}) {
   return { store, dispatcher, clock: fake, receiver, ended, errors, owe, oweSeveral, oweNow, arrivedAt }
 }
 
-/** The recorded attempts in order. */
 export class Ended extends AwaitedList<[jobId: string, next: string, error: string | null]> {
-  /** Resolves when exactly so many attempts have ended in this way. */
   async next(count: number, next: string): Promise<void> {
     await this.when(() => this.count(next) === count)
   }
@@ -119,7 +115,6 @@ export class Ended extends AwaitedList<[jobId: string, next: string, error: stri
     return this.next(count, 'delivered')
   }
 
-  /** What follows from each attempt. */
   get nexts(): string[] {
     return this.all.map(([, next]) => next)
   }
@@ -129,7 +124,6 @@ export class Ended extends AwaitedList<[jobId: string, next: string, error: stri
   }
 }
 
-/** Returns the store with one method replaced. */
 export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferCallbacks'>(
   store: Store,
   name: Name,
@@ -144,7 +138,6 @@ export function instead<Name extends 'loadCallback' | 'recordCallback' | 'deferC
   })
 }
 
-/** Returns the store with a method that is unavailable while `refuses` returns true. */
 export function refusing(
   store: Store,
   name: 'loadCallback' | 'recordCallback',

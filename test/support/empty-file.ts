@@ -1,6 +1,6 @@
 /**
- * A SQLite file with the empty tables of this version, for tests that start on a new database. Creating the tables takes longer
- * than what many tests do, so each process creates them once and then copies the file.
+ * Makes a SQLite file with the empty tables of this version, for tests that start on a new database. Creating the tables takes
+ * longer than what many tests do, so each process creates them once and then copies the file.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,6 @@ import { migrateFile } from '../../src/store/sqlite/schema.ts'
 
 let contents: Buffer | undefined
 
-/** Does nothing if the file exists. */
 export function makeEmptyFile(path: string): void {
   contents ??= make()
   try {

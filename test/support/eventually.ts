@@ -5,16 +5,14 @@
  * const reply = await eventually(() => caller.read(id), isFinal)
  * ```
  *
- * There is a pause between two queries, because a loop without pauses would take a CPU core from the other process.
+ * A loop without pauses would take a CPU core from the other process, so there is a pause between two queries.
  */
 import { setTimeout } from 'node:timers/promises'
 
 const REST_MS = 20
 
 export interface EventuallyOptions {
-  /** Ends the repetition, for example when the test has timed out. */
   readonly signal?: AbortSignal
-  /** How many milliseconds may pass until the result is right. */
   readonly withinMs?: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * A node of version 0.1 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of version
- * 0.1, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
+ * Simulates a node of version 0.1 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of
+ * version 0.1, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -19,7 +19,6 @@ import {
 } from './old-version.ts'
 
 export class FirstVersionNode extends OldVersionNode {
-  /** Creates the schema of version 0.1 in an empty database. */
   static async start(url: string, name: string): Promise<FirstVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -30,19 +29,16 @@ export class FirstVersionNode extends OldVersionNode {
     return new FirstVersionNode(client, name)
   }
 
-  /** Accepts jobs, which this node runs itself. */
   async accept(jobs: readonly Job[]): Promise<void> {
     const origins = jobs.map(() => null)
     await this.run('accept held', ACCEPT_HELD, [...columnsOf03(jobs), origins, jobs[0]?.createdAtMs])
   }
 
-  /** Returns the IDs of the claimed jobs. */
   async claim(limit: number, nowMs: number): Promise<string[]> {
     const rows = await this.run('claim', CLAIM, [0, limit, 2_147_483_647, 0, nowMs])
     return rows.map(({ id }) => String(id))
   }
 
-  /** Rescues the jobs of nodes without a lease. Returns how many. */
   async rescue(nowMs: number): Promise<number> {
     return (await this.run('rescue', RESCUE, [0, nowMs])).length
   }

@@ -6,10 +6,10 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CLONE, reaches } from './test-files.ts'
 
-/** Files that start and kill processes take long, and clean up when their own process ends. */
+/** Files that start and kill processes take long, and clean up when their own process ends, so each runs alone. */
 const PROCESSES =
   /^test\/(process|nodes|long|upgrade|postgres|support)\/.*\.test\.ts$|^test\/process\/server-process\.ts$/
-/** Files that mostly wait, usually for leases to expire, and the longest of the files with their own process. */
+/** These files mostly wait, usually for leases to expire, or take the longest of the files with their own process. */
 const FIRST = new RegExp(
   [
     /^test\/(nodes|upgrade)\//,
@@ -23,7 +23,7 @@ const FIRST = new RegExp(
 const BROWSER = /^test\/browser\//
 /** Matches code that depends on the memory, the flags or the environment of the whole process. */
 const OWN_PROCESS = /\b(setFlagsFromString|memoryUsage|expose[-_]gc|residentMiB|process\.env\.?\S* = )/
-/** The number of groups. With so many, no group takes minutes or runs alone at the end. */
+/** With this many groups, no group takes minutes or runs alone at the end. */
 const BROWSER_GROUPS = 4
 const OTHER_GROUPS = 10
 
@@ -52,7 +52,7 @@ function isAlone(file: string): boolean {
   return reaches(file, (path) => PROCESSES.test(path))
 }
 
-/** Distributes the files in turn, because neighbouring files test similar things and take similar times. */
+/** Neighbouring files test similar things and take similar times, so groups get the files in turn. */
 function dealt(files: readonly string[], count: number): readonly (readonly string[])[] {
   const groups = Array.from({ length: count }, (_, group) => files.filter((_, at) => at % count === group))
   return groups.filter(({ length }) => length > 0)

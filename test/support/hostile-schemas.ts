@@ -1,8 +1,8 @@
 /**
- * JSON Schemas that try to exhaust the CPU, the stack or the memory, each with an answer. Each family is a different attack.
+ * Makes JSON Schemas that try to exhaust the CPU, the stack or the memory, each with an answer. Each family is a different
+ * attack.
  */
 
-/** A hostile schema, and the answer that triggers the attack. */
 interface Hostile {
   readonly family: string
   readonly schema: unknown
@@ -13,7 +13,6 @@ function times<T>(count: number, make: (at: number) => T): T[] {
   return Array.from({ length: count }, (_, at) => make(at))
 }
 
-/** A hostile schema of each family, and the answer that triggers the attack. */
 const ATTACKS: Readonly<Record<string, (size: number) => readonly [schema: unknown, answer: unknown]>> = {
   'branching $ref': (size) => [{ $ref: '#/$defs/d0', $defs: branching(size) }, 1],
   'branching $ref one step in': (size) => [branchingObjects(size), chain(size)],
@@ -242,7 +241,6 @@ function many(count: number, value: unknown): Record<string, unknown> {
   return Object.fromEntries(times(count, (at) => [`name${at}`, value]))
 }
 
-/** Returns `count` kinds of objects, each of which contains all kinds. */
 function mutual(count: number, isRequired: boolean): unknown {
   const names = times(count, (at) => `d${at}`)
   const properties = Object.fromEntries(names.map((to) => [to, { $ref: `#/$defs/${to}` }]))

@@ -1,6 +1,6 @@
 /**
- * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: names with multiples of the text's size. It
- * must run in a separate process, because the measurement would include everything else in the process.
+ * Measures the memory of what `byte-budget.ts` estimates, and prints it as JSON: names with multiples of the text's size. The
+ * measurement includes everything in its process, so it must run in a separate one.
  *
  *     node --expose-gc test/support/job-byte-factors.ts
  */
@@ -18,7 +18,6 @@ function usedBytes(): number {
   return heapUsed + external
 }
 
-/** Returns the memory of what `make` returns, as a multiple of the text's size. */
 function factorOf(make: () => unknown): number {
   const before = usedBytes()
   const made = make()

@@ -3,8 +3,8 @@ import type { TestContext } from 'node:test'
 import type { Parley } from '../parley.ts'
 
 /**
- * The next list has three copies of the newest batch, each with a long progress. Returns in how many turns of the event loop the
- * list reads them.
+ * Copies the newest batch three times, each with a long progress, so that the next list has all of them. Returns in how many
+ * turns of the event loop the list reads them.
  */
 export async function turnsOfList(
   t: TestContext,

@@ -5,7 +5,6 @@ import { Server as HttpsServer } from 'node:https'
 import type { AddressInfo, Server } from 'node:net'
 import type { Lifetime } from '../parley.ts'
 
-/** Starts the server, which is closed when `t` ends. Returns its port. */
 export async function listen(t: Lifetime, server: Server): Promise<number> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

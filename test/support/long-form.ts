@@ -1,4 +1,4 @@
-/** Whether the tests run in their long form: with PARLEY_LONG=1, which `npm run test:long` sets. */
+/** Says whether the tests run in their long form: with PARLEY_LONG=1, which `npm run test:long` sets. */
 
 export const LONG = Boolean(process.env.PARLEY_LONG)
 

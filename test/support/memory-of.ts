@@ -1,12 +1,10 @@
 /** Measures how much memory a process uses. */
 import { existsSync, readFileSync } from 'node:fs'
 
-/** Returns the resident memory of the process, in MiB. */
 export function residentMiB(pid: number): number {
   return numberOf(pid, 'VmRSS') / 1024
 }
 
-/** Measures the peak of a process's resident memory, in MiB. */
 export function peakOf(pid: number): { readonly peakMiB: () => number; readonly end: () => void } {
   let peak = 0
   const look = () => {

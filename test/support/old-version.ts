@@ -1,4 +1,7 @@
-/** What nodes of earlier versions on Postgres have in common: a connection, the columns of new jobs, and parts of statements. */
+/**
+ * Contains what nodes of earlier versions on Postgres have in common: a connection, the columns of new jobs, and parts of
+ * statements.
+ */
 import type pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
 import { asItIs } from '../../src/store/compressed-text.ts'
@@ -12,7 +15,6 @@ export function columnsOf03(jobs: readonly Job[]): unknown[] {
   return newJobColumns(jobs, messages).filter((_, index) => !LATER.includes(NAMES[index] ?? ''))
 }
 
-/** A node whose statements are prepared by name, on one connection. */
 export abstract class OldVersionNode {
   protected readonly client: pg.Client
   protected readonly name: string
@@ -26,7 +28,7 @@ export abstract class OldVersionNode {
     await this.client.end()
   }
 
-  /** Runs a statement whose first value is the name of the node. */
+  /** The statement's first value is the name of the node. */
   protected async run(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResultRow[]> {
     return (await this.client.query({ name, text, values: [this.name, ...values] })).rows
   }

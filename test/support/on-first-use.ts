@@ -9,7 +9,7 @@
  *
  * If a name pattern selects none of the tests, hooks do not run, so nothing may be open then.
  */
-import { after } from 'node:test'
+import { after, before } from 'node:test'
 import type { Lifetime } from '../parley.ts'
 
 export function onFirstUse<T>(start: (t: Lifetime) => Promise<T>): () => Promise<T> {
@@ -22,4 +22,9 @@ export function onFirstUse<T>(start: (t: Lifetime) => Promise<T>): () => Promise
     started ??= start({ after: (end) => void ends.push(end) })
     return started
   }
+}
+
+/** Starts something before the first test of a suite. Unlike the body of the suite, this runs only if a test is selected. */
+export function beforeTests(start: (t: Lifetime) => Promise<unknown>): void {
+  before(onFirstUse(start))
 }

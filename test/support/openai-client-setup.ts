@@ -1,4 +1,4 @@
-/** A client for OpenAI-compatible servers and the model server that it calls, for tests of the client. */
+/** Starts a client for OpenAI-compatible servers and the model server that it calls, for tests of the client. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { UpstreamSettings } from '../../src/config/settings.ts'
@@ -20,16 +20,14 @@ import { type ModelServerForTests, type Script, startModelServer } from '../mode
 export const KEY = 'sk-parley-test-0123456789'
 export const never = new Stop()
 
-/** Reads large answers on the calling thread. */
 export const readHere: ReadLarge = (completion) => Promise.resolve(readLargeCompletion(completion))
 
 interface Started {
   readonly server: ModelServerForTests
   readonly client: OpenAiClient
   readonly clock: FakeClock
-  /** Makes a call, by default with the text `Hello`. */
+  /** The default is the text `Hello`. */
   call(what?: Prompt, signal?: StopSignal): Promise<Reply>
-  /** Makes a call that must fail. */
   fail(signal?: StopSignal): Promise<UpstreamError>
 }
 
@@ -75,7 +73,7 @@ export function promptOf(messages: readonly Message[], form: AnswerForm = { kind
   return { account: 'acme', messagesJson: JSON.stringify(messages), form }
 }
 
-/** Makes a call like the first one that the router makes. */
+/** The router makes its first call like this. */
 export function ask(server: ModelServer, model: string, what: Prompt, signal: StopSignal): Promise<Reply> {
   return server.ask(model, what, server.requestFormat(model, what), signal)
 }

@@ -1,4 +1,4 @@
-/** Jobs, steps of the clock and figures for tests of model server outages. */
+/** Makes jobs, advances the clock in steps and measures times, for tests of model server outages. */
 import assert from 'node:assert/strict'
 import { enqueued } from '../http/expect.ts'
 import type { Stage } from '../http/stage.ts'
@@ -8,7 +8,7 @@ import { type Answer, job, type Parley } from '../parley.ts'
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const STEP_MS = 250
-/** Shorter than the longest check of a model server, in milliseconds. */
+/** The longest check of a model server takes longer than this step. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
 const MOST_IDS = 100
@@ -18,7 +18,7 @@ const ROUND_TRIPS_OF_A_JOB = 24
 export const ONE_SLOT = { upstreams: { openai: { max_concurrency: 1, api_key_env: null } } }
 
 let made = 0
-/** Returns jobs that all differ, so that none is answered from the cache. */
+/** All jobs differ, so that none is answered from the cache. */
 export const numbered = (count: number) =>
   Array.from({ length: count }, () => job({ messages: [{ role: 'user', content: `job ${made++}` }] }))
 
@@ -57,7 +57,7 @@ export async function metric(parley: Parley, line: string): Promise<number> {
 
 export const running = (parley: Parley) => metric(parley, 'parley_jobs_running')
 
-/** Reads jobs as their account does, a hundred per request. */
+/** Reads a hundred jobs per request. */
 export async function readJobs(
   parley: Parley,
   key: string,
@@ -85,8 +85,8 @@ export async function statuses(
 export const completions = (models: ModelServerForTests) => models.completions().length
 
 /**
- * Returns a condition for `untilTrue`: whether all of these jobs have finished. It does not read finished jobs again, and while
- * a job is open it reads only that one, because each step would otherwise read all jobs.
+ * The returned condition for `untilTrue` holds when all of these jobs have finished. It does not read finished jobs again, and
+ * while a job is open it reads only that one, because each step would otherwise read all jobs.
  */
 export function allEnded(parley: Parley, key: string, ids: readonly string[]): () => Promise<boolean> {
   let left = ids
@@ -101,7 +101,6 @@ export function allEnded(parley: Parley, key: string, ids: readonly string[]): (
   }
 }
 
-/** Advances the clock until all of these jobs have finished, and checks that they have completed. */
 export async function allComplete(
   stage: Stage,
   t: { signal: AbortSignal },
@@ -117,8 +116,8 @@ export const withContent = (content: string, over: Readonly<Record<string, unkno
   job({ messages: [{ role: 'user', content }], ...over })
 
 /**
- * Returns a condition for `untilTrue` whose measured time should contain only waits. Between the steps of the clock, it makes
- * several requests, because creating, claiming, calling and storing follow one another.
+ * Makes a condition for `untilTrue` whose measured time contains only waits. Creating, claiming, calling and storing follow one
+ * another, so the condition makes several requests between the steps of the clock.
  */
 export const arrived =
   ({ parley }: Pick<Stage, 'parley'>, condition: () => boolean) =>
@@ -127,7 +126,6 @@ export const arrived =
     return condition()
   }
 
-/** Creates a job, and advances the clock until it has its answer. */
 export async function createAndWait(
   t: { signal: AbortSignal },
   stage: Stage,

@@ -1,4 +1,4 @@
-/** A thread of the CPU pool that runs the commands in the text of its task. Its output is the number of the thread. */
+/** Runs as a thread of the CPU pool that runs the commands in the text of its task. Its output is the number of the thread. */
 import { parentPort, threadId } from 'node:worker_threads'
 import type { TaskRequest } from '../../src/cpu-pool/thread.ts'
 

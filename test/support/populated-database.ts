@@ -22,20 +22,18 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const RETENTION_MS = 7 * DAY_MS
 const ACCOUNTS = ['acme', 'bob', 'eve'] as const
-/** More jobs than one batch of the copy contains. */
+/** One batch of the copy contains fewer jobs. */
 const ENDED = 1200
 const WAITING = 120
 
 export interface Population {
   readonly nowMs: number
   readonly retentionMs: number
-  /** The IDs of jobs that a copy leaves out. */
   readonly expired: readonly string[]
   readonly keptFingerprint: string
   readonly idempotencyKey: Idempotency & { readonly jobId: string }
 }
 
-/** @param seed determines what varies */
 export async function populate(url: string, seed: number): Promise<Population> {
   const random = randomFrom(seed)
   const nowMs = Date.now()
@@ -104,7 +102,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
     await addEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
   }
-  // Most callbacks get one of these states; the others were not tried yet, or an attempt is in progress.
+  // Most callbacks get one of these states. The others were not tried yet, or an attempt is in progress.
   clock.ms = nowMs - 60_000
   const take = { node: 'first', queue: 'first', limit: 200, nowMs: clock.ms } as const
   for (const { attempt, jobId } of await first.takeCallbacks({ ...take, leaseUntilMs: clock.ms + 30_000 })) {
@@ -162,7 +160,7 @@ async function addFile(store: Store, id: string, nowMs: number): Promise<void> {
   await store.completeFile(id, { filename: 'ä.jsonl', purpose: 'batch', expiresAtMs: nowMs + HOUR_MS })
 }
 
-/** Makes the first job the rerun of the second. Reruns of the others are requested and rejected. */
+/** The first job becomes the rerun of the second. Reruns of the others are requested and rejected. */
 async function addReruns(store: Store, jobIds: readonly string[], nowMs: number): Promise<void> {
   const request = { jobIds, withCallback: true, again: false, ofReruns: false, limit: 10, nowMs }
   for (const { id, jobId } of await store.requestReruns(request)) {
@@ -172,7 +170,6 @@ async function addReruns(store: Store, jobIds: readonly string[], nowMs: number)
   }
 }
 
-/** Adds a running batch with a line whose job was created, and with the beginning of its output file. */
 async function addBatch(
   store: Store,
   { id, inputFileId, jobId }: { readonly id: string; readonly inputFileId: string; readonly jobId: string },
@@ -211,7 +208,6 @@ async function addBatch(
   })
 }
 
-/** Opens a second node, which rescues the jobs of the first and counts the crashes. */
 async function rescueFor(url: string, clock: { ms: number }): Promise<void> {
   const store = await openStore(url, options('finder', clock))
   await store.rescue('finder', clock.ms)
@@ -277,7 +273,7 @@ export function options(node: string, clock: { readonly ms: number }): OpenOptio
 
 type Random = (below: number) => number
 
-/** A linear congruential generator, which is good enough for varying data. The same seed results in the same numbers. */
+/** A linear congruential generator is good enough for varying data. The same seed results in the same numbers. */
 function randomFrom(seed: number): Random {
   let state = seed
   return (below) => {

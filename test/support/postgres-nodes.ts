@@ -7,9 +7,7 @@ import { AwaitedList } from './awaited-list.ts'
 export interface TestNode {
   readonly name: string
   readonly store: Store
-  /** Resolves with the jobs that were announced to this node as settled, once there are this many. */
   settled(count: number): Promise<readonly string[]>
-  /** Resolves when queued jobs have been announced to this node this many more times. */
   jobsWaiting(times: number): Promise<void>
   readonly notes: string[]
 }

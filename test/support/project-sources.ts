@@ -9,10 +9,10 @@ const CLIENT = join(ROOT, 'client/src')
 const SCHEMAS = join(ROOT, 'json-schema/src')
 
 export interface Source {
-  /** The path below the folder of sources, such as `job/job.ts`. */
+  /** The path is below the folder of sources, such as `job/job.ts`. */
   readonly path: string
   readonly text: string
-  /** The project files that it imports, relative to the same folder; also `parley-json-schema` if it imports that. */
+  /** The files belong to the project and are relative to the same folder. `parley-json-schema` may be among them. */
   readonly imports: readonly string[]
 }
 

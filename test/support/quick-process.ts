@@ -1,14 +1,13 @@
 /**
- * A process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each file is
- * a test that contains the tests of the file.
+ * Runs as one process of `npm run test:quick`: requests a test file, runs it, and requests the next one until none is left. Each
+ * file is a test that contains the tests of the file.
  */
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 
 /**
- * The timeout of a file, and of each of its tests, in milliseconds. It only has to end what hangs, so it is long enough for a
- * busy machine.
+ * Applies to a file and to each of its tests. The timeout only has to end what hangs, so it is long enough for a busy machine.
  */
 const FILE_MS = 300_000
 

@@ -32,7 +32,10 @@ const compiled = compileCache()
 const temporary = temporaryFiles()
 const waiting = [...files]
 
-/** Runs files in one process: a fixed part, or those that the process requests. Resolves with its output when it has ended. */
+/**
+ * Runs a fixed part of the files in one process, or those that the process requests. Resolves with the output when it has
+ * ended.
+ */
 async function run(part: readonly string[]): Promise<{ readonly code: number; readonly output: string }> {
   const selected =
     options.length > 0 ? ['--test-timeout=300000', '--test-force-exit', ...options, ...part] : [FILES]

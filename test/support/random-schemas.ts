@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { FORMAT_NAMES } from '../../json-schema/src/string-formats.ts'
 
-/** Ordinary names, and names that are dangerous in a language with prototypes. */
+/** Some of these names are dangerous in a language with prototypes. */
 const NAMES = ['a', 'b', 'name', 'a b', '', 'é', '__proto__', 'constructor', 'toString', 'hasOwnProperty']
 
 const name = fc.constantFrom(...NAMES)
@@ -12,7 +12,6 @@ function object<T>(entries: fc.Arbitrary<[string, T][]>): fc.Arbitrary<Record<st
   return entries.map((pairs) => Object.fromEntries(pairs))
 }
 
-/** Any JSON value, in which the dangerous names are keys. */
 export const anyValue: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
@@ -61,7 +60,7 @@ const number = fc.record(
   { requiredKeys: ['type'] },
 )
 
-/** Schemas that `readSchema` accepts. Most of them accept some value; some contradict themselves. */
+/** `readSchema` accepts these schemas. Most of them accept some value. Some contradict themselves. */
 export const wellFormed: fc.Arbitrary<Record<string, unknown>> = fc
   .letrec((tie) => ({
     node: fc.oneof(

@@ -1,4 +1,4 @@
-/** A router with the upstreams `a` and `b`, which it calls over HTTP, for tests of the router. */
+/** Starts a router with the upstreams `a` and `b`, which it calls over HTTP, for tests of the router. */
 import type { TestContext } from 'node:test'
 import { type ModelSettings, UPSTREAM_DEFAULTS, type UpstreamSettings } from '../../src/config/settings.ts'
 import { Stop, type StopSignal } from '../../src/job/stop.ts'
@@ -17,7 +17,6 @@ export const never = new Stop()
 const TIER = 'user_max'
 export const CALL_TIMEOUT_MS = UPSTREAM_DEFAULTS.call_timeout_seconds * 1000
 
-/** Whether a timer is a pause of the router, not a timeout of a call. */
 export const isPause = (ms: number) => ms !== CALL_TIMEOUT_MS
 
 export interface RouterSetup {
@@ -40,13 +39,12 @@ export interface SetupOptions {
   readonly findsConcurrency?: boolean
   readonly isPatient?: boolean
   readonly slots?: number
-  /** The rate of the upstream `a`. */
   readonly rate?: RateLimits
-  /** Settings of each upstream, which replace the defaults. */
+  /** Maps upstreams to settings that replace the defaults. */
   readonly settings?: Readonly<Record<string, Partial<UpstreamSettings>>>
 }
 
-/** Starts a router. The model `one` has a target on `a`; the model `two` has one on `a` and then one on `b`. */
+/** The model `one` has a target on `a`. The model `two` has one on `a` and then one on `b`. */
 export async function startRouter(t: TestContext, options: SetupOptions = {}): Promise<RouterSetup> {
   const clock = new FakeClock()
   const events: CallEvent[] = []
@@ -92,15 +90,13 @@ export async function startRouter(t: TestContext, options: SetupOptions = {}): P
   return { router, clock, events, failed, a, b }
 }
 
-/** What a test asks for: fields of the request, and the parts of its prompt. */
+/** Some of these fields are parts of the request's prompt. */
 export interface RequestOptions extends Partial<ModelRequest> {
-  /** The text of the only message. */
   readonly content?: string
   readonly form?: AnswerForm
   readonly options?: object
 }
 
-/** A request for a text of the model `one`. */
 export function modelRequest({ content, form, options, ...over }: RequestOptions = {}): ModelRequest {
   const account = over.account ?? 'acme'
   const messagesJson = JSON.stringify([{ role: 'user', content: content ?? 'Hi' }])
@@ -119,11 +115,9 @@ export function modelRequest({ content, form, options, ...over }: RequestOptions
 
 interface AskOptions extends RequestOptions {
   readonly signal?: StopSignal
-  /** How many pauses of the router to pass. */
   readonly pauses?: number
 }
 
-/** Sends a request, and advances the clock past its pauses. */
 export async function ask({ router, clock }: RouterSetup, options: AskOptions = {}): Promise<RoutedReply> {
   const { signal = never, pauses = 0, ...request } = options
   const asked = router.ask(modelRequest(request), signal)
@@ -131,11 +125,10 @@ export async function ask({ router, clock }: RouterSetup, options: AskOptions = 
   return asked
 }
 
-/** The calls for a request as texts. Each has these fields of its record, or a dash for those that it does not have. */
+/** Each call becomes a text with these fields of its record. A dash stands for an absent field. */
 export const callsOf = ({ calls }: RoutedReply, ...fields: readonly (keyof CallRecord)[]): string[] =>
   calls.map((call) => fields.map((field) => call[field] ?? '-').join(' '))
 
-/** Answers all stalled requests and those that follow, and waits for the replies. */
 export async function answerAll(server: ModelServerForTests, asked: readonly Promise<unknown>[]) {
   server.script = () => undefined
   server.release()
@@ -157,7 +150,7 @@ export async function passCheck(
   await changed
 }
 
-/** Advances the clock past each pause of the router. Returns the lengths of the pauses in milliseconds. */
+/** Returns the lengths of the pauses in milliseconds. */
 export async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
   const pauses: number[] = []
   for (let n = 0; n < count; n++) {

@@ -15,7 +15,6 @@ const START = `
   await new Promise((resolve) => setImmediate(resolve))
   test('files do not overlap', (t) => t.assert.equal(globalThis.inUse, 1))`
 
-/** Returns the report of the test runner on files that share a process. */
 async function outputOf(t: Lifetime, files: Readonly<Record<string, string>>, ...options: string[]) {
   const folder = await temporaryFolder(t)
   const paths = Object.entries(files).map(([name, text]) => {

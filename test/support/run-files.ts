@@ -1,5 +1,5 @@
 /**
- * Runs test files one after the other in this process. Each file becomes a suite with the hooks of the file; the suite's name
+ * Runs test files one after the other in this process. Each file becomes a suite with the hooks of the file. The suite's name
  * is the path of the file. A file is loaded when the previous one has ended.
  */
 import { relative } from 'node:path'
@@ -8,8 +8,7 @@ import { pathToFileURL } from 'node:url'
 import { startTimes } from './cpu-times.ts'
 
 /**
- * The timeout of a file, and of each of its tests, in milliseconds. It only has to end what hangs, so it is long enough for a
- * busy machine.
+ * Applies to a file and to each of its tests. The timeout only has to end what hangs, so it is long enough for a busy machine.
  */
 const FILE_MS = 900_000
 

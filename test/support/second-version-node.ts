@@ -1,6 +1,6 @@
 /**
- * A node of version 0.2 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of version
- * 0.2, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
+ * Simulates a node of version 0.2 on Postgres, which keeps writing while newer nodes start. Its statements are exactly those of
+ * version 0.2, prepared by name, on a schema that newer nodes may have migrated. Every statement here must keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -25,11 +25,10 @@ import {
   WHICH_SETTLED,
 } from './old-version.ts'
 
-/** The number of migrations of version 0.2. */
+/** Version 0.2 has this many migrations. */
 export const SECOND_SCHEMA = 4
 
 export class SecondVersionNode extends OldVersionNode {
-  /** Creates the schema of version 0.2 in an empty database. */
   static async start(url: string, name: string): Promise<SecondVersionNode> {
     const client = new pg.Client(url)
     await client.connect()
@@ -41,7 +40,6 @@ export class SecondVersionNode extends OldVersionNode {
     return new SecondVersionNode(client, name)
   }
 
-  /** @param handedOff whether this node runs the jobs itself */
   async accept(jobs: readonly Job[], handedOff: boolean): Promise<void> {
     const each = <T>(value: T) => jobs.map(() => value)
     const more = [each(null), each(handedOff), each(1000), 0, jobs[0]?.createdAtMs]
@@ -53,7 +51,7 @@ export class SecondVersionNode extends OldVersionNode {
     await this.run('accept ended', ACCEPT_ENDED, values)
   }
 
-  /** Settles jobs that this node holds. Returns for each whether it was settled. */
+  /** The node must hold the jobs. Returns for each whether it was settled. */
   async settle(settlements: readonly Settlement[]): Promise<boolean[]> {
     const rows = await this.run('settle', SETTLE, settlementColumnsOf2(settlements))
     return settlements.map(({ jobId }) => rows.find(({ id }) => id === jobId)?.freed === true)
@@ -72,7 +70,6 @@ export class SecondVersionNode extends OldVersionNode {
   }
 }
 
-/** Returns the columns in the order of version 0.2. */
 function settlementColumnsOf2(settlements: readonly Settlement[]): unknown[] {
   const columns = settlementColumns(settlements, settlements.map(contentOf).map(asItIs))
   const [error, , , content] = columns.slice(-4)

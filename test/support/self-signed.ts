@@ -1,4 +1,4 @@
-/** Certificates for tests. They are generated, so that the repository contains no private keys, and no certificate expires. */
+/** Generates certificates for tests, so that the repository contains no private keys, and no certificate expires. */
 import { generateKeyPairSync, randomUUID, sign } from 'node:crypto'
 
 export interface Certificate {
@@ -6,7 +6,7 @@ export interface Certificate {
   readonly cert: string
 }
 
-/** Encodes a value in DER: a tag, a length and the contents. */
+/** A value in DER is a tag, a length and the contents. */
 function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(contents)
   const [high, low] = [body.length >> 8, body.length & 255]
@@ -18,7 +18,7 @@ const sequence = (...contents: readonly Uint8Array[]) => der(0x30, ...contents)
 const oid = (hex: string) => der(0x06, Buffer.from(hex, 'hex'))
 const ECDSA_WITH_SHA256 = sequence(oid('2a8648ce3d040302'))
 
-/** Creates a self-signed certificate of version 3 for names and IPv4 addresses, valid from 2000 to 2049. */
+/** The certificate has version 3, and is valid from 2000 to 2049. */
 export function selfSigned(names: readonly string[], addresses: readonly string[]): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   // Each certificate has its own name, because OpenSSL would otherwise take one for the issuer of another.

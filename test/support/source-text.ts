@@ -1,22 +1,17 @@
 /** Splits TypeScript source into code and prose, so that tests can check names and sentences separately. */
 
 export interface SourceText {
-  /** The code without comments and without the contents of strings. */
   readonly code: string
-  /** The comments and the parts of strings, each with its line number. */
   readonly prose: readonly { readonly line: number; readonly text: string }[]
 }
 
-/**
- * Splits a source. Regular expressions count as code; none in the sources contains quotes or comment marks that would mislead
- * this function.
- */
+/** Regular expressions count as code. None in the sources contains quotes or comment marks that would mislead this function. */
 export function splitSource(source: string): SourceText {
   const prose: { line: number; text: string }[] = []
   let code = ''
   let at = 0
   let line = 1
-  /** Open braces; `true` for a brace that begins an expression in a template. */
+  /** Each entry is an open brace. It is true if the brace begins an expression in a template. */
   const braces: boolean[] = []
   const take = (end: number, isProse: boolean) => {
     const text = source.slice(at, end)
@@ -25,7 +20,6 @@ export function splitSource(source: string): SourceText {
     line += text.split('\n').length - 1
     at = end
   }
-  /** Takes the text up to the end of a template, or up to its next expression. */
   const takeTemplate = () => {
     const found = /(?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{|$)/sy
     found.lastIndex = at
@@ -65,7 +59,7 @@ function nextToken(source: string, from: number): number {
   return token.exec(source)?.index ?? source.length
 }
 
-/** Returns the words of every identifier in code: those of `claimNextJob` are `claim next job`. */
+/** The words of `claimNextJob` are `claim next job`. */
 export function identifiersIn(code: string): readonly { readonly name: string; readonly words: string }[] {
   return [...new Set(code.match(/[A-Za-z_$][\w$]*/g) ?? [])].map((name) => ({
     name,

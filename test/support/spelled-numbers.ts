@@ -6,14 +6,11 @@ import fc from 'fast-check'
 
 interface Spelling {
   readonly form: 'as it is' | 'exponent' | 'point' | 'leading zero'
-  /** Where the decimal point is, if there are enough digits. */
   readonly at: number
-  /** How many zeros are added that do not change the value. */
   readonly zeros: number
   readonly e: 'e' | 'E' | 'e+' | 'E+'
 }
 
-/** Uses one spelling for each number of a text in turn, and begins again after the last one. */
 export const spellings: fc.Arbitrary<(json: string) => string> = fc
   .array(
     fc.record<Spelling>({
@@ -31,7 +28,6 @@ export const spellings: fc.Arbitrary<(json: string) => string> = fc
     }
   })
 
-/** Returns the numbers in a JSON text as they are spelled. */
 export function numbersIn(json: string): readonly string[] {
   const found: string[] = []
   replaceNumbers(json, (number) => {

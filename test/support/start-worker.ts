@@ -23,14 +23,12 @@ import { AwaitedList } from './awaited-list.ts'
 
 export const NODE = 'node-a'
 
-/** An execution, which the test ends. */
 interface TestExecution {
   readonly job: ClaimedJob
   readonly signal: StopSignal
   readonly events: ExecutionEvents
   end(contentJson?: string): void
   endReleased(): void
-  /** Makes the job wait for a model server. */
   endWaiting(): void
   throwUp(): void
 }
@@ -123,7 +121,6 @@ export async function start(
   return { store, clock, worker, enqueuer, enqueue, executions, settled, errors }
 }
 
-/** Starts a worker that executes one job. */
 export async function startOne(t: TestContext, concurrency = 2, wrap?: (store: Store) => Store) {
   const started = await start(t, concurrency, wrap)
   started.worker.wake()
@@ -133,7 +130,6 @@ export async function startOne(t: TestContext, concurrency = 2, wrap?: (store: S
   return { ...started, job, run }
 }
 
-/** Returns the store with one method replaced by what `make` returns for the store. */
 export const replacing =
   <Name extends 'accept' | 'settle' | 'releaseWaiting'>(name: Name, make: (store: Store) => Store[Name]) =>
   (store: Store): Store => {
@@ -147,7 +143,6 @@ export const replacing =
     })
   }
 
-/** Claims queued jobs for a node that has no worker. */
 export const claimQueued = async (store: Pick<Store, 'claim'>, node: string, nowMs: number) => {
   const from = { of: 'route', route: '', exceptAccounts: [], exceptJobs: [], keepsPlace: false } as const
   return (await store.claim(node, 5, nowMs, from)).jobs

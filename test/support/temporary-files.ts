@@ -7,11 +7,10 @@ import { chmodSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 
 const MEMORY = '/dev/shm'
-/** Several times the space that the tests need at the same time. */
+/** The tests need a fraction of this space at the same time. */
 const LEAST_BYTES = 4 * 2 ** 30
 
 export interface TemporaryFiles {
-  /** Environment variables for each process of the run. */
   readonly env: { readonly TMPDIR?: string }
   remove(): void
 }

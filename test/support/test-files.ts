@@ -4,7 +4,7 @@ import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
-/** The folders with the sources of the program, which also contain tests. */
+/** These folders with the sources of the program also contain tests. */
 export const SOURCE_FOLDERS: readonly string[] = ['src', 'client/src', 'json-schema/src']
 export const TESTS: readonly string[] = [...SOURCE_FOLDERS, 'test'].map((folder) => `${folder}/**/*.test.ts`)
 
@@ -12,7 +12,7 @@ const IMPORT = /^(?:import|export) .*?from '(\.[^']+)'/gms
 
 const imports = new Map<string, readonly string[]>()
 
-/** @param patterns files relative to the clone; a folder stands for all tests in it */
+/** @param patterns files relative to the clone. A folder stands for all tests in it */
 export function testFiles(patterns = TESTS): string[] {
   const files = patterns.map((pattern) => (isFolder(pattern) ? `${pattern}/**/*.test.ts` : pattern))
   return globSync(files, { cwd: CLONE, exclude: ['**/node_modules/**'] })
@@ -25,9 +25,9 @@ function isFolder(path: string): boolean {
 }
 
 /**
- * Whether the file, or a file that it imports, matches.
+ * Returns whether the file, or a file that it imports, matches.
  * @param isMeant gets a path relative to the clone
- * @param seen the files that were visited, to which this function adds
+ * @param seen the files that were visited. This function adds to them
  */
 export function reaches(file: string, isMeant: (file: string) => boolean, seen = new Set<string>()): boolean {
   if (isMeant(file)) return true

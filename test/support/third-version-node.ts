@@ -1,7 +1,7 @@
 /**
- * A node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same. Its statements
- * are exactly those of version 0.3, prepared by name, with a transaction for each create. Every statement here must keep
- * working.
+ * Simulates a node of version 0.3 on Postgres that accepts creates with idempotency keys while newer nodes do the same. Its
+ * statements are exactly those of version 0.3, prepared by name, with a transaction for each create. Every statement here must
+ * keep working.
  */
 import pg from 'pg'
 import type { Job } from '../../src/job/job.ts'
@@ -12,7 +12,6 @@ export class ThirdVersionNode {
   readonly #pool: pg.Pool
   readonly #name: string
 
-  /** Connects to a schema that newer nodes have migrated. */
   constructor(url: string, name: string, connections: number) {
     this.#pool = new pg.Pool({ connectionString: url, max: connections })
     // When the database is dropped, connections that the pool has not closed yet are ended.
@@ -20,7 +19,6 @@ export class ThirdVersionNode {
     this.#name = name
   }
 
-  /** Accepts jobs, which this node runs itself. */
   async accept(jobs: readonly Job[], { key, fingerprint, untilMs }: Idempotency): Promise<Accepted> {
     const [{ account, createdAtMs } = { account: '', createdAtMs: 0 }] = jobs
     const client = await this.#pool.connect()

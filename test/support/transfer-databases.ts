@@ -1,4 +1,4 @@
-/** Databases to copy, and their contents, for tests of `parley copy`. */
+/** Makes databases to copy, and reads their contents, for tests of `parley copy`. */
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
@@ -15,7 +15,6 @@ const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
 
 let made: Promise<{ file: string; population: Population }> | null = null
 
-/** Creates the file that all test files in the process share. */
 async function make(): Promise<{ file: string; population: Population }> {
   const folder = await mkdtemp(join(tmpdir(), 'parley-copy-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -28,7 +27,7 @@ export async function firstJob(source: Awaited<ReturnType<typeof openTransferSou
   throw new Error('there is no job')
 }
 
-/** Returns a copy of a file that is created only once. The copy is for this test. */
+/** Filling a file takes long, so it is filled once, and each test gets a copy of it. */
 export async function populated(t: TestContext): Promise<{ file: string; population: Population }> {
   t.diagnostic(`PARLEY_TEST_SEED=${SEED}`)
   made ??= make()
@@ -97,16 +96,16 @@ export function change(path: string, sql: string): void {
   db.close()
 }
 
-/** SQL for the turn of a job in a copy. A job that a node held comes first in its route. */
+/** This SQL gives the turn of a job in a copy. A job that a node held comes first in its route. */
 export const TURN = `case when j.node is null then j.turn else coalesce(
   (select min(q.turn) from jobs q where q.turn is not null and q.route = j.route), 0) end`
 
-/** SQL that selects the jobs that a copy of the file should contain. */
+/** `rowsOf` then returns only the jobs that a copy of the file should contain. */
 export function expected({ nowMs, retentionMs }: Population) {
   return { nowMs, retentionMs }
 }
 
-/** Returns the contents of the file by job ID, without what differs between files or nodes. */
+/** Maps job IDs to rows, without what differs between files or nodes. */
 export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
   const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null

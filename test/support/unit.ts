@@ -5,8 +5,8 @@
  *     npm run test:unit -- --test-name-pattern=idempotency
  *     npm run test:unit -- 'src/queue/*.test.ts' test/http/reads.test.ts
  *
- * groups.ts decides which files share a process. For each group, an entry file is written that imports its files; each process
- * of the runner runs such an entry file. Node options are passed to the runner.
+ * groups.ts decides which files share a process. For each group, an entry file imports its files, and each process of the
+ * runner runs such an entry file. Node options are passed to the runner.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -20,14 +20,14 @@ import { CLONE, TESTS, testFiles } from './test-files.ts'
 const RUN_FILES = new URL('run-files.ts', import.meta.url).href
 const OPTIONS = [
   '--test',
-  // Twice as many as a small machine has cores, because about half of the processes wait at any time.
+  // About half of the processes wait at any time, so there are twice as many as a small machine has cores.
   '--test-concurrency=4',
-  // The timeout of a whole group. Its files, and their tests, have shorter ones.
+  // This is the timeout of a whole group. Its files, and their tests, have shorter ones.
   '--test-timeout=1800000',
   '--test-global-setup=test/postgres/global-setup.ts',
 ]
 
-/** Writes the entry file of each group. The runner takes files in the order of their names. */
+/** The runner takes files in the order of their names, so the names begin with numbers. */
 function writeEntries(folder: string, groups: readonly (readonly string[])[]): string[] {
   return groups.map((group, at) => {
     const entry = join(folder, `group-${String(at).padStart(3, '0')}.mjs`)

@@ -1,7 +1,7 @@
 /**
- * Starts this program on a database of the first release, in the state in which its server was killed: everything can be read,
- * queued and running jobs run, an owed callback is delivered, and ended jobs count as usage. That release created the databases,
- * which are never edited.
+ * Starts this program on a database of the first release, in the state in which its server was killed. Everything can be read,
+ * queued and running jobs run, a pending callback is delivered, and ended jobs count as usage. That release created the
+ * databases, which are never edited.
  */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
@@ -32,15 +32,15 @@ const OPEN = {
   '01a1feff-f737-7002-a4ff-e2bfea06c397': 'waits 1',
   '01a1feff-f737-7003-91f3-2c315b3b90e0': 'waits 2',
 }
-/** A hundred years in seconds, so that the jobs of the first release can still be read. */
+/** The jobs of the first release can be read for a hundred years. */
 const RETENTION = 3_155_760_000
 
 /** The first release sent its callbacks to this address. */
 const OLD_RECEIVER = 'http://127.0.0.1:34535'
 
 /**
- * Returns the statements that create the database. Its callback became due a moment ago and goes to `receiver`: with its own
- * times it would one day be owed for too long, and this test would depend on the date.
+ * Returns the statements that create the database. Its callback became due a moment ago and goes to `receiver`. With its own
+ * times it would one day be pending for too long, and this test would depend on the date.
  */
 async function statements(store: string, receiver: string): Promise<string> {
   const file = await readFile(new URL(`./first-schema.${store}.sql`, import.meta.url), 'utf8')
@@ -50,7 +50,6 @@ async function statements(store: string, receiver: string): Promise<string> {
     update callbacks set owed_since_ms = ${nowMs - 60_000}, due_at_ms = ${nowMs} where due_at_ms is not null;`
 }
 
-/** Creates the database as the first release left it. */
 async function create(url: string, receiver: string): Promise<void> {
   if (url.startsWith('sqlite:')) {
     const db = new DatabaseSync(url.slice('sqlite:'.length))

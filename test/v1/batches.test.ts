@@ -1,4 +1,4 @@
-/** Batches below /v1, through OpenAI's own client. */
+/** Tests batches below /v1 with OpenAI's own client. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import type OpenAI from 'openai'
@@ -25,11 +25,9 @@ const UNHURRIED = {
   jobs: { run_timeout_seconds: 100_000 },
   upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },
 }
-/** This many lines run at the same time. */
 const RUNNING = 1000
 const CHAT = '/v1/chat/completions'
 type Batch = OpenAI.Batch
-/** Lines whose IDs are their numbers. */
 const numbered = (count: number, content?: string, over?: object) =>
   Array.from({ length: count }, (_, at) => chatLine(`${at}`, content, over))
 
@@ -53,7 +51,6 @@ async function startOwn(t: Lifetime, options: ParleyOptions) {
   return { models, parley }
 }
 
-/** Makes reading a piece of a file take this long. */
 function readSlowly(t: TestContext, store: Store, clock: FakeClock, ms: number): void {
   const readPiece = store.readPiece.bind(store)
   t.mock.method(store, 'readPiece', async (...given: Parameters<typeof readPiece>) => {
@@ -81,7 +78,6 @@ async function submit(openai: OpenAI, lines: readonly unknown[], over: object = 
   })
 }
 
-/** Reads the batch until it is as the test wants it. */
 const once = (t: TestContext, openai: OpenAI, { id }: Batch, accept: (batch: Batch) => boolean) =>
   eventually(() => openai.batches.retrieve(id), accept, { signal: t.signal })
 
@@ -89,7 +85,6 @@ const ENDINGS = ['completed', 'failed', 'expired', 'cancelled']
 const ended = (t: TestContext, openai: OpenAI, batch: Batch) =>
   once(t, openai, batch, ({ status }) => ENDINGS.includes(status))
 
-/** Runs a batch to its end. */
 const run = async (t: TestContext, openai: OpenAI, lines: readonly unknown[], over?: object) =>
   ended(t, openai, await submit(openai, lines, over))
 
@@ -108,7 +103,7 @@ const codesOf = (lines: readonly Line[]) =>
 onEachStore(() => {
   const enter = shared(onFirstUse((t) => startOwn(t, {})))
 
-  /** Enters the shared Parley, or one of the test's own if there are options. */
+  /** Without options, uses the shared Parley. With options, starts one for the test. */
   async function start(t: TestContext, options?: ParleyOptions): Promise<SharedStage> {
     return options === undefined ? enter() : shared(() => startOwn(t, options))()
   }
@@ -236,7 +231,6 @@ onEachStore(() => {
       [21, 'invalid_request', 'body.temperature'],
       [22, 'invalid_request', 'body.stream'],
     ])
-    // A thread has read the long line.
     const { text } = await parley.get('/metrics')
     assert.match(text, /parley_cpu_task_seconds_count{task="read batch line"} 1\n/)
     for (const { message } of batch.errors?.data ?? []) assert.ok(message)
@@ -428,7 +422,6 @@ onEachStore(() => {
     )
   })
 
-  /** Submits large lines, which wait, and then a small one. Resolves when the job of that one has ended. */
   async function submitWaiting(t: TestContext, { openai, parley, key, account }: SharedStage, large: number) {
     const capStoredBytes = async (max_stored_bytes: number | 'none') => {
       const caps = { max_monthly_jobs: 'none', max_monthly_tokens: 'none', max_stored_bytes }
@@ -472,7 +465,7 @@ onEachStore(() => {
   test('the answer to a line is there if the input file is deleted while an earlier line waits', async (t) => {
     const stage = await start(t)
     const { openai, models } = stage
-    // The first line is in another piece of the file than the last one, so it is read again.
+    // The first line is in another piece of the file than the last one, so that piece is read again.
     const { created } = await submitWaiting(t, stage, 2)
     await openai.files.delete(created.input_file_id)
     const batch = await ended(t, openai, created)

@@ -1,4 +1,4 @@
-/** Bodies below /v1 are as /v1/openapi.json documents them, and have the types that OpenAI's own client promises. */
+/** Tests that bodies below /v1 are as /v1/openapi.json documents them, and have the types that OpenAI's own client declares. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ import { CLONE } from '../support/test-files.ts'
 const CHAT = '/v1/chat/completions'
 const RESPONSES = '/v1/responses'
 const JSON_MEDIA = 'application/json'
-/** Omits `output_text`, which the client adds. */
+/** The client adds `output_text`, so the server's body omits it. */
 const RESPONSE = "Omit<OpenAI.Responses.Response, 'output_text'>"
 const LIST =
   '{ object: "list"; data: OpenAI.Responses.ResponseItem[]; first_id: string; last_id: string; has_more: boolean }'
@@ -107,7 +107,7 @@ onAnyStore(() => {
 
 const OPTIONS = '--ignoreConfig --noEmit --strict --skipLibCheck --target es2024 --module nodenext'.split(' ')
 
-/** Lets the compiler check all bodies as literals, so that an unknown field is also an error. */
+/** The compiler checks all bodies as literals, so that an unknown field is also an error. */
 function assertTypes(bodies: readonly (readonly [type: string, body: unknown])[]): void {
   // The folder is below the clone, where the compiler finds the packages.
   const folder = mkdtempSync(join(CLONE, 'node_modules/.cache-types-'))

@@ -1,4 +1,4 @@
-/** POST /v1/chat/completions and GET /v1/models, through OpenAI's own client, and the errors that its clients act on. */
+/** Tests POST /v1/chat/completions and GET /v1/models with OpenAI's own client, and the errors that its clients act on. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
@@ -190,7 +190,7 @@ onAnyStore(() => {
 
   test('every reasoning effort and verbosity that the client knows is sent to the model', async () => {
     const { openai, models } = await enter()
-    // This does not compile if a new version of the client knows another one.
+    // This does not compile if a new version of the client knows another effort.
     const known: Readonly<Record<NonNullable<OpenAI.ReasoningEffort>, true>> = {
       none: true,
       minimal: true,
@@ -206,7 +206,7 @@ onAnyStore(() => {
     type Verbosity = NonNullable<OpenAI.ChatCompletionCreateParams['verbosity']>
     const sent: Readonly<Record<Verbosity, string | undefined>> = {
       low: 'low',
-      // The default, which some model servers would reject.
+      // Some model servers would reject this default, so it is not sent.
       medium: undefined,
       high: 'high',
     }
@@ -304,7 +304,8 @@ onAnyStore(() => {
     const wrong: [string, Record<string, unknown>][] = [
       ['stream', { stream: true }],
       ['tools', { tools: [{ type: 'function', function: { name: 'f' } }] }],
-      // The fields that follow from a stream or from tools come first in some clients.
+      // Some clients send fields that belong to a stream or to tools before `stream` or `tools`. The error must still name the
+      // cause.
       ['stream', { top_k: 3, stream_options: { include_usage: true }, stream: true }],
       ['tools', { tool_choice: 'required', tools: [{ type: 'function', function: { name: 'f' } }] }],
       ['n', { n: 2 }],

@@ -1,4 +1,4 @@
-/** Files below /v1, through OpenAI's own client and by requests that it would never send. */
+/** Tests files below /v1 with OpenAI's own client and with requests that it would never send. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -23,7 +23,6 @@ import { openaiOf } from './official-client.ts'
 
 const LINES = Buffer.from('{"custom_id":"a"}\n')
 
-/** Returns a multipart body as a browser sends it. */
 function multipart(parts: Readonly<Record<string, string>>, content: Uint8Array = LINES) {
   const fields = Object.entries(parts).map(
     ([name, value]) => `--xyz\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
@@ -41,7 +40,7 @@ async function send(
   return parley.request('/v1/files', { method: 'POST', headers, body: new Uint8Array(body) })
 }
 
-/** Asserts that nothing of the account is stored, not even something that retention would delete later. */
+/** Nothing of the account may be stored, not even something that retention would delete later. */
 async function assertNothingStored(parley: Parley, account: string): Promise<void> {
   assert.equal((await parley.store.quotaUse(account)).storedBytes, 0)
   const id = `01890a5d-ac96-7000-8000-${randomBytes(6).toString('hex')}`
@@ -272,7 +271,7 @@ onEachStore(() => {
 
   test('an upload may take longer than other requests', async (t) => {
     const settings = { limits: { header_timeout_seconds: 1, request_timeout_seconds: 1 } }
-    // The injected clock, which measures the upload's pace, stands still; Node's does not.
+    // The injected clock, which measures the upload's pace, stands still, but Node's does not.
     const parley = await startParley(t, { clock: new FakeClock(), settings })
     const key = await parley.key()
     const upload = await begunUpload(parley, key, 0)
@@ -331,7 +330,7 @@ const HEAD = '--xyz\r\ncontent-disposition: form-data; name="file"; filename="a.
 const REST = '\r\n--xyz\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz--\r\n'
 
 /**
- * Starts an upload of a MiB, and sends its file, most of which is then stored.
+ * Starts an upload of a MiB and sends its file. Most of the file is then stored.
  * @param moreBytes how many further bytes it promises
  */
 async function begunUpload(parley: Parley, key: string, moreBytes = 2_000_000, account = 'user_max') {

@@ -19,7 +19,7 @@ after(() => {
 const PERSON = z.object({ name: z.string(), born: z.number() })
 const ADA = { name: 'Ada', born: 1815 }
 
-/** As in docs/openai.md. */
+/** docs/openai.md recommends this function. */
 const fetchOnce: typeof fetch = async (...request) => {
   const response = await fetch(...request)
   if (response.headers.get('x-should-retry') !== 'false') return response

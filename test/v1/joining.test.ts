@@ -23,12 +23,10 @@ const CLIENT_MS = 27_000
 const HELD_MS = 22_000
 const RETRY = { headers: { 'x-stainless-retry-count': '1' }, maxRetries: 0 }
 
-/** Stalls, then answers each call with a different text. */
 const numbered: Script = (_request, index) => reply.stall(reply.text(`answer ${index}`))
 
 const textOf = ({ choices }: OpenAI.ChatCompletion) => choices[0]?.message.content
 
-/** Sends a request whose caller hangs up once its call has arrived; resolves when the server knows. */
 async function abandoned(
   t: TestContext,
   { openai, models, parley }: Pick<SharedStage, 'openai' | 'models' | 'parley'>,
@@ -106,7 +104,7 @@ onEachStore(() => {
     await abandoned(t, stage, 1)
     const joined = openai.chat.completions.create(SAMPLE)
     await pendingResponsesAre(t, parley, 1)
-    // Its caller is still connected, so an equal request gets its own job.
+    // The caller of the joined job is still connected, so an equal request gets its own job.
     const parallel = openai.chat.completions.create(SAMPLE)
     await models.received(2)
     models.release()
@@ -244,7 +242,7 @@ onEachStore(() => {
     const retried = [1, 2].map(() => openaiOfOther.chat.completions.create(SAMPLE, RETRY))
     await pendingResponsesAre(t, other.parley, 2)
     models.release()
-    // Notifications may be lost; the poll each second finds what they reported.
+    // Notifications may be lost. The poll each second finds what they reported.
     const poll = setInterval(() => stage.clock.advance(1000), 20)
     t.after(() => clearInterval(poll))
     const texts = (await Promise.all(retried)).map(textOf)

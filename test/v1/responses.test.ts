@@ -1,4 +1,4 @@
-/** /v1/responses through OpenAI's own client: held and in the background, read, cancelled, deleted, and its input items. */
+/** Tests /v1/responses with OpenAI's own client: held and in the background, read, cancelled, deleted, and its input items. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import OpenAI from 'openai'
@@ -16,7 +16,6 @@ import { shareStage } from './shared-stage.ts'
 const HELLO = { model: 'gpt-5-mini', input: 'Hello' } as const
 type Created = OpenAI.Responses.ResponseCreateParamsNonStreaming
 
-/** Reads until the response has ended. */
 async function ended(openai: OpenAI, id: string): Promise<OpenAI.Responses.Response> {
   for (;;) {
     const response = await openai.responses.retrieve(id)
@@ -36,7 +35,7 @@ onEachStore(() => {
       top_p: 0.9,
       max_output_tokens: 50,
     }
-    // As the Agents SDK sends it by default.
+    // The Agents SDK sends these fields by default.
     const more: Partial<Created> = { reasoning: { effort: 'low' }, text: { verbosity: 'low' }, store: true }
     const response = await openai.responses.create({ ...HELLO, ...echoed, ...more })
     assert.match(response.id, /^resp_/)

@@ -1,5 +1,5 @@
 /**
- * A Parley that the tests of a suite share, because starting one costs more than most of these tests. Each test gets its own
+ * Shares a Parley among the tests of a suite, because starting one costs more than most of these tests. Each test gets its own
  * account, and sees only the calls of its own jobs.
  *
  * ```ts
@@ -18,19 +18,18 @@ import { onFirstUse } from '../support/on-first-use.ts'
 import { openaiOf } from './official-client.ts'
 
 export interface SharedStage extends Pick<Stage, 'parley'> {
-  /** Counts requests from the beginning of the test. */
   readonly models: Pick<ModelServerForTests, 'requests' | 'script' | 'completions' | 'received' | 'release'>
   readonly account: string
   readonly key: string
   readonly openai: OpenAI
 }
 
-/** Shares a stage in a suite. Its clock should stand still, because timers of earlier tests may be pending. */
+/** The clock should stand still, because timers of earlier tests may be pending. */
 export function shareStage(options: StageOptions = {}) {
   return shared(onFirstUse((t) => startStage(t, options)))
 }
 
-/** Returns a function that each test calls once. It ends the jobs of earlier tests, whose calls could arrive during this test. */
+/** Each test calls the returned function once. It ends the jobs of earlier tests, whose calls could arrive during this test. */
 export function shared(start: () => Promise<Pick<Stage, 'parley' | 'models'>>) {
   let accounts = 0
   return async (script?: Script, client: ClientOptions = {}): Promise<SharedStage> => {

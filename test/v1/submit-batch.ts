@@ -4,7 +4,7 @@ import { toFile } from 'openai'
 
 export const CHAT = '/v1/chat/completions'
 
-/** @param contents of the messages, one for each line; its `custom_id` is `say CONTENT` */
+/** @param contents the message of each line, whose `custom_id` is `say CONTENT` */
 export async function submitBatch(
   openai: OpenAI,
   contents: readonly string[],

@@ -1,4 +1,4 @@
-/** Events of background responses, as OpenAI's own client verifies them, and how operators see and replay them. */
+/** Tests events of background responses, as OpenAI's own client verifies them, and how operators see and replay them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { adminOf } from '../http/admin/admin.ts'
@@ -25,7 +25,6 @@ onEachStore(() => {
     }),
   )
 
-  /** Enters as an account with a webhook. */
   async function start(t: TestContext) {
     const receiver = await startReceiver({}, t)
     const stage = await enter(() => reply.text('Hi.'))

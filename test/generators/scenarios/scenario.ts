@@ -1,26 +1,20 @@
-/** The calls that each generated client makes, and the results that it must get. */
+/** Declares the calls that each generated client makes, and the results that it must get. */
 
 export interface Server {
   readonly url: string
   readonly key: string
-  /** An API key that may make only one read per minute. */
   readonly slowKey: string
 }
 
 export interface Seen {
-  /** The answer of a single create. */
   readonly answer: unknown
-  /** The IDs of the jobs in a batch. */
   readonly jobIds: readonly string[]
-  /** The status of each job, read one after the other with a wait. */
+  /** The jobs are read one after the other, each with a wait. */
   readonly statuses: readonly string[]
-  /** The statuses of both jobs, read in one request that waits. */
   readonly together: readonly string[]
-  /** The error code of a job that its caller cancelled. */
   readonly cancelled: unknown
-  /** The IDs in the list, newest first, after the deletion. */
+  /** The list is read after the deletion. The newest job comes first. */
   readonly listed: readonly string[]
-  /** The error details by HTTP status. */
   readonly errors: Readonly<Record<number, string>>
 }
 

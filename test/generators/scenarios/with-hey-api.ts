@@ -1,4 +1,4 @@
-/** The scenario with the client of @hey-api/openapi-ts. */
+/** Runs the scenario with the client of @hey-api/openapi-ts. */
 import { createClient } from './callers/client/index.ts'
 import {
   cancelMessage,
@@ -18,7 +18,7 @@ const question = (content: string): CreateMessageRequest => ({
   messages: [{ role: 'user', content }],
 })
 
-/** A completed job has a result, and a failed one an error: no other field needs to be checked. */
+/** The status alone tells the compiler that a completed job has a result, and a failed one an error. */
 function outcomeOf(job: Job): unknown {
   switch (job.status) {
     case 'completed':

@@ -1,9 +1,9 @@
-/** The scenario with openapi-fetch and the types of openapi-typescript. */
+/** Runs the scenario with openapi-fetch and the types of openapi-typescript. */
 import createClient from 'openapi-fetch'
 import type { components, paths } from './callers.types.ts'
 import { type Seen, type Server, STALLS } from './scenario.ts'
 
-/** The job type that the client returns: openapi-fetch leaves out fields that are always null. */
+/** openapi-fetch leaves out fields that are always null. */
 type Job =
   | { status: 'pending' | 'assigned' }
   | { status: 'completed'; result: components['schemas']['JobResult'] }
@@ -15,7 +15,7 @@ const question = (content: string) => ({
   messages: [{ role: 'user' as const, content }],
 })
 
-/** A completed job has a result, and a failed one an error: no other field needs to be checked. */
+/** The status alone tells the compiler that a completed job has a result, and a failed one an error. */
 function outcomeOf(job: Job): unknown {
   switch (job.status) {
     case 'completed':

@@ -1,15 +1,17 @@
 /**
- * Tests who can access the admin API, and the admin tokens that operators create: the audit log names them, and they can be
- * read-only and be revoked.
+ * Tests who can access the admin API. Operators can create admin tokens, which the audit log names, and which can be read-only
+ * and be revoked.
  */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
+import type { FakeClock } from '../../fake-clock.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { ADMIN_TOKEN, type Answer } from '../../parley.ts'
+import { ADMIN_TOKEN, type Answer, type Parley } from '../../parley.ts'
+import { beforeTests } from '../../support/on-first-use.ts'
 import { callerOf, idOf, idsOf } from '../caller.ts'
 import { granted, invalid, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
-import { type AdminRoute, adminOf, adminRoutesOf, BASE, startAdminScene } from './admin.ts'
+import { type Admin, type AdminRoute, adminOf, adminRoutesOf, BASE, startAdminScene } from './admin.ts'
 
 const REFUSAL = {
   message: 'Admin token is required.',
@@ -21,14 +23,19 @@ const MINUTE_MS = 60_000
 const KNOWN_WITHIN_MS = 2000
 const HOUR_MS = 3_600_000
 
-onEachStore(async () => {
-  const { parley, clock } = await startStage(
-    { after },
-    { settings: { cors: { origins: ['https://app.example.com'] }, trust_proxy: true } },
-  )
-  const key = await parley.key()
-  const admin = await adminOf(parley)
-  const routes = await adminRoutesOf(parley)
+onEachStore(() => {
+  let parley: Parley
+  let clock: FakeClock
+  let key: string
+  let admin: Admin
+  let routes: readonly AdminRoute[]
+  beforeTests(async (t) => {
+    const settings = { cors: { origins: ['https://app.example.com'] }, trust_proxy: true }
+    ;({ parley, clock } = await startStage(t, { settings }))
+    key = await parley.key()
+    admin = await adminOf(parley)
+    routes = await adminRoutesOf(parley)
+  })
 
   const callerAt = (address: string) => ({ 'x-forwarded-for': address })
 

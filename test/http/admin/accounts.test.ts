@@ -1,23 +1,24 @@
 /** Tests the admin API's routes for accounts and keys, and its actions on accounts: suspend, cap, cancel jobs, and delete. */
 import assert from 'node:assert/strict'
-import test, { after } from 'node:test'
+import test from 'node:test'
+import type { FakeClock } from '../../fake-clock.ts'
 import { reply } from '../../model-server.ts'
 import { onEachStore } from '../../on-each-store.ts'
-import { ADMIN_TOKEN } from '../../parley.ts'
+import { ADMIN_TOKEN, type Parley } from '../../parley.ts'
 import { eventually } from '../../support/eventually.ts'
+import { beforeTests } from '../../support/on-first-use.ts'
 import { callerOf, idOf, ME, type Scene, says } from '../caller.ts'
 import { completed, failed, granted, invalid, refused } from '../expect.ts'
 import { startStage } from '../stage.ts'
-import { adminOf, BASE, shareAdminStage, startAdminScene } from './admin.ts'
+import { type Admin, adminOf, BASE, shareAdminStage, startAdminScene } from './admin.ts'
 
 const DAY_S = 86_400
 
 const KNOWN_MS = 5000
-/** The deletion of an account waits this long for every node to apply the suspension. */
+/** A deletion waits this long, so that every node has applied the suspension. */
 const DELETION_WAITS_MS = 3000
 const CAP_RULE = 'must be a whole number of at least 0, none, or tier'
 
-/** Advances the clock until the promise has settled; returns the promise's result. */
 async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Promise<T> {
   let isDone = false
   const done = work.finally(() => {
@@ -30,11 +31,16 @@ async function passing<T>({ clock }: Pick<Scene, 'clock'>, work: Promise<T>): Pr
   }
 }
 
-onEachStore(async () => {
-  const begin = await shareAdminStage()
+onEachStore(() => {
+  const begin = shareAdminStage()
 
-  const { parley, clock } = await startStage({ after })
-  const admin = await adminOf(parley)
+  let parley: Parley
+  let clock: FakeClock
+  let admin: Admin
+  beforeTests(async (t) => {
+    ;({ parley, clock } = await startStage(t))
+    admin = await adminOf(parley)
+  })
   const acts = () =>
     parley.log
       .filter(({ message }) => message === 'admin')
@@ -345,7 +351,7 @@ onEachStore(async () => {
     completed(await other.ended(theirs))
   })
 
-  // Many HTTP libraries send a content type with every request, even with requests that have no body.
+  // Many HTTP libraries send a content type with every request, even without a body.
   test('a content type without a body is accepted where every field is optional', async (t) => {
     const { parley, account } = await begin(t)
     const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' }

@@ -17,12 +17,11 @@ export const BASE = '/admin/api'
 
 export interface Admin {
   get(path: string): Promise<Answer>
-  /** Sends no body if `body` is undefined. */
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   delete(path: string): Promise<Answer>
-  /** Returns the data of a GET, which must succeed with 200. */
+  /** The GET must succeed with 200. Returns its data. */
   read(path: string): Promise<Answer['body']>
-  /** Returns the data of a POST, which must succeed with 200. */
+  /** The POST must succeed with 200. Returns its data. */
   run(path: string, body?: unknown): Promise<Answer['body']>
 }
 
@@ -32,7 +31,7 @@ interface Response {
 
 export interface AdminRoute {
   readonly method: string
-  /** The path in the OpenAPI document, such as `/admin/api/jobs/{jobId}`. */
+  /** The path is the one in the OpenAPI document, such as `/admin/api/jobs/{jobId}`. */
   readonly path: string
   readonly responses: Readonly<Record<string, Response>>
   readonly body: boolean
@@ -52,7 +51,6 @@ export async function adminRoutesOf(parley: Parley): Promise<AdminRoute[]> {
   )
 }
 
-/** @param token the admin token to send */
 export async function adminOf(parley: Parley, token = ADMIN_TOKEN): Promise<Admin> {
   const routes = await adminRoutesOf(parley)
   const send = async (
@@ -82,15 +80,13 @@ export async function adminOf(parley: Parley, token = ADMIN_TOKEN): Promise<Admi
   }
 }
 
-/** Starts a scene with an operator. */
 export async function startAdminScene(t: Lifetime, options: SceneOptions = {}) {
   const scene = await startScene(t, options)
   return { ...scene, admin: await adminOf(scene.parley) }
 }
 
-/** Starts a stage that the tests of a suite share; the returned function begins a test, as `shareStage` does. */
-export async function shareAdminStage(options: SceneOptions = {}) {
-  const begin = await shareStage(options)
+export function shareAdminStage(options: SceneOptions = {}) {
+  const begin = shareStage(options)
   let admin: Admin | undefined
   return async (
     t: Lifetime,

@@ -1,5 +1,5 @@
 /**
- * Tests batches in the admin API: how operators see and cancel them, and what a suspension or deletion of their account does to
+ * Tests batches in the admin API: how operators see and cancel them, and how a suspension or deletion of the account affects
  * them.
  */
 import assert from 'node:assert/strict'

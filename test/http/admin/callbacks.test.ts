@@ -22,7 +22,6 @@ async function start(t: TestContext) {
   }
   const create = (count: number, by = caller) =>
     by.enqueue(Array.from({ length: count }, () => job({ callback })))
-  /** Resolves with the callbacks in the state when there are this many. */
   const callbacksAre = async (state: string, count: number): Promise<Answer['body'][]> => {
     for (;;) {
       const { callbacks: found } = await admin.read(`/callbacks?state=${state}`)
@@ -30,7 +29,6 @@ async function start(t: TestContext) {
       t.signal.throwIfAborted()
     }
   }
-  /** Creates a read-only token; returns the admin API as that token sees it. */
   const asReader = async () => {
     const { token } = granted(await admin.post('/tokens', { name: 'reader', read_only: true }), 201)
     return adminOf(parley, token)

@@ -10,7 +10,6 @@ import { jobsStored, openDatabase } from '../database.ts'
 import { completed, failed, granted, invalid, refused } from '../expect.ts'
 import { shareAdminStage, startAdminScene } from './admin.ts'
 
-/** Returns the log lines about admin actions. */
 const acts = (parley: Parley) => parley.log.filter(({ message }) => message === 'admin')
 
 const CANCELLED = {
@@ -20,8 +19,8 @@ const CANCELLED = {
 }
 
 /**
- * Operations that the test doesn't count: nodes on Postgres poll the queue every second of real time, whatever time the test's
- * clock shows.
+ * Nodes on Postgres poll the queue every second of real time, whatever the test's clock shows, so these operations do not
+ * count.
  */
 const POLLS = ['claim', 'queued', 'queuedSuspects', 'accountsOverBudget']
 
@@ -39,8 +38,8 @@ function recordOperations(store: Parley['store']): readonly string[] {
   return called
 }
 
-onEachStore(async () => {
-  const begin = await shareAdminStage()
+onEachStore(() => {
+  const begin = shareAdminStage()
 
   test('jobs are found by account, status, model and time, newest first', async (t) => {
     const { parley, admin, caller, clock } = await startAdminScene(t, {

@@ -24,9 +24,7 @@ const GREETING = ': points follow\n\n'
 
 interface Listener {
   readonly response: IncomingMessage
-  /** Returns all text received so far. */
   text(): string
-  /** Resolves with all text received, once it contains this many events. */
   events(count: number): Promise<string>
   ended(): Promise<unknown>
 }
@@ -59,7 +57,6 @@ async function listen(t: TestContext, parley: Parley, token = ADMIN_TOKEN): Prom
   }
 }
 
-/** Advances the clock to the next sample, once the timer for that sample is set. */
 async function makePoint(clock: FakeClock): Promise<void> {
   // The next timer is set only after other work of the event loop has had its turn.
   await setImmediate()
@@ -207,8 +204,8 @@ onEachStore(() => {
   })
 
   test('a listener that does not read is disconnected', { timeout: 60_000 }, async (t) => {
-    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket, so a client that doesn't read is
-    // noticed soon.
+    // The operating system buffers megabytes of a TCP connection, but little of a Unix socket. So Parley soon notices a client
+    // that does not read.
     const path = join(await temporaryFolder(t), 'socket')
     const { parley, clock } = await startStage(t, { settings: { host: `unix:${path}` } })
     const reading = await listen(t, parley)
@@ -216,7 +213,7 @@ onEachStore(() => {
     t.after(() => socket.destroy())
     socket.pause()
     socket.write(`GET ${BASE}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`)
-    // The server may end the connection with a reset, which is an error here.
+    // The server may end the connection with a reset, which the socket reports as an error.
     socket.on('error', () => {})
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
     const gone = () => parley.log.some(({ message }) => /client did not read/.test(message))

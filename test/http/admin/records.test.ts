@@ -1,6 +1,6 @@
 /**
- * Tests what the admin API shows of the past: usage, the audit log, and `GET /admin/api/usage-events`, which lists what each
- * finished job used. Each job appears there exactly once, in whatever order jobs end.
+ * Tests the admin API's records: usage, the audit log, and `GET /admin/api/usage-events`, which lists what each finished job
+ * used. Each job appears there exactly once, in whatever order jobs end.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -13,10 +13,10 @@ import { callerOf, idOf, MESSAGES } from '../caller.ts'
 import { completed, granted, invalid, refused } from '../expect.ts'
 import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 
-/** Returns the text's UTF-8 bytes as Latin-1 text, because HTTP headers carry bytes in this form. */
+/** HTTP headers carry the bytes of UTF-8 text as Latin-1 characters. */
 const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
-/** A job appears in the list this many milliseconds after its creation. */
+/** The list shows a job this many milliseconds after its creation. */
 const VISIBLE_MS = 60_001
 const settings = {
   currency: 'EUR',
@@ -27,11 +27,9 @@ const settings = {
 }
 const priced = (over: object = {}) => job({ model: 'priced', message_cache_ttl: 180, ...over })
 const saying = (content: string) => priced({ messages: [{ role: 'user', content }] })
-/** Holds the calls of jobs whose message begins with `slow`. */
 const script: Script = ({ body }) =>
   String(body.messages[0]?.content).startsWith('slow') ? reply.stall() : undefined
 
-/** Returns a function that reads the next page. */
 function feedOf(admin: Admin, filter = '') {
   let after = ''
   return async (limit = 50) => {
@@ -42,8 +40,8 @@ function feedOf(admin: Admin, filter = '') {
   }
 }
 
-onEachStore(async () => {
-  const begin = await shareAdminStage()
+onEachStore(() => {
+  const begin = shareAdminStage()
 
   test('usage is what the jobs used, by month, account and model, a page at a time', async (t) => {
     const { parley, caller, models, admin, clock } = await startAdminScene(t, { account: 'acme' })
@@ -186,7 +184,7 @@ onEachStore(async () => {
     const [first, cached, free] = events
     const { job_id, created_at, settled_at, ...rest } = first ?? assert.fail('no event')
     assert.ok(created_at <= settled_at)
-    // The model server counts characters as tokens: 5 of input, and 11 of the answer.
+    // The model server counts characters as tokens: 5 of input, and 11 of the answer `echo: Hello`.
     const used = { input_tokens: 5, cached_input_tokens: 0, output_tokens: 11, calls: 1, cache_hit: false }
     const of = { account: 'acme', model: 'priced', status: 'completed' }
     assert.deepEqual(rest, { ...of, target: 'openai/one', ...used, cost: 120, metadata })
@@ -223,7 +221,6 @@ onEachStore(async () => {
     const other = await callerOf(parley, 'user_go', 'other')
     completed(await other.post(MESSAGES, priced()))
     for (let jobs = 0; jobs <= 256; jobs += 30) await caller.enqueue(Array(30).fill(saying('slow')))
-    // The slow jobs hold every slot, but this one is answered from the cache.
     completed(await other.post(MESSAGES, priced()))
     clock.advance(VISIBLE_MS)
     for (const [filter, accounts] of [

@@ -17,13 +17,12 @@ import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 const FAILS: Script = () => reply.status(400)
 const DONE = { skipped: 0, refused: [], waiting: 0, next: null }
 
-/** Starts a scene of its own for account `acme`. */
 const start = async (t: TestContext, settings: object, script: Script = () => undefined) =>
   withReruns(await startAdminScene(t, { settings: { ...settings }, script, account: 'acme' }))
 
 function withReruns<Given extends Scene & { readonly admin: Admin }>(scene: Given) {
   const { admin, caller } = scene
-  /** Creates jobs one after the other; resolves with their IDs when all have ended. */
+  /** Each job ends before the next is created, so that their order is certain. */
   const ended = async (jobs: readonly object[], owner = caller): Promise<string[]> => {
     const ids: string[] = []
     for (const one of jobs) {
@@ -34,13 +33,11 @@ function withReruns<Given extends Scene & { readonly admin: Admin }>(scene: Give
     return ids
   }
   const rerunOne = (id: string | undefined, body?: object) => admin.post(`/jobs/${id}/rerun`, body)
-  /** Reruns the job, and waits for the end of the new job; returns its ID. */
   const rerunEnded = async (id: string | undefined, body?: object): Promise<string> => {
     const { job_id } = await admin.run(`/jobs/${id}/rerun`, body)
     await caller.ended(job_id)
     return job_id
   }
-  /** Reruns what a search finds. */
   const rerun = (body: object) => admin.run('/jobs/rerun', body)
   const linksOf = async (id: string | undefined) => {
     const { rerun_of, reruns } = await admin.read(`/jobs/${id}`)
@@ -53,8 +50,8 @@ const originals = ({ jobs }: Answer['body']): string[] =>
   jobs.map(({ rerun_of }: Record<string, string>) => rerun_of)
 const without = ({ jobs, ...others }: Answer['body']) => ({ ...others, jobs: jobs.length })
 
-onEachStore(async () => {
-  const beginScene = await shareAdminStage({ settings: LOCAL_CALLBACKS })
+onEachStore(() => {
+  const beginScene = shareAdminStage({ settings: LOCAL_CALLBACKS })
   const begin = async (t: TestContext, script?: Script) => withReruns(await beginScene(t, script))
 
   test('a rerun has the whole request of its job, and both are linked', async (t) => {
@@ -184,7 +181,6 @@ onEachStore(async () => {
     const [completed] = await ended([job()])
     models.script = FAILS
     const calls = models.completions().length
-    /** Reruns what the search finds, and waits until the new jobs have ended. */
     const rerunAll = async (body: object) => {
       const found = await rerun({ account, ...body })
       for (const { job_id } of found.jobs) await caller.ended(job_id)
@@ -193,7 +189,7 @@ onEachStore(async () => {
     const first = await rerunAll({ error_code: 'model_error', limit: 2 })
     assert.deepEqual(originals(first).sort(), ids.slice(3))
     assert.deepEqual(without(first), { ...DONE, jobs: 2, next: ids[3] })
-    // The failed reruns are the newest failed jobs now. The rerun must choose the next of the callers' jobs all the same.
+    // The newest failed jobs now are the failed reruns. The search must pass over them and find the callers' jobs.
     const second = await rerunAll({ limit: 2 })
     assert.deepEqual([originals(second).sort(), second.skipped], [ids.slice(1, 3), 4])
     const third = await rerunAll({})
@@ -232,7 +228,6 @@ onEachStore(async () => {
     const { admin, models, parley, caller, ended, rerun } = await start(t, settings, FAILS)
     const ids = await ended(Array.from({ length: 4 }, () => job()))
     models.script = () => reply.stall()
-    /** Reruns the account's jobs under these caps; asserts how many, and why others are refused. */
     const rerunUnder = async (openJobs: OwnCap, monthlyJobs: OwnCap, count: number, reason?: RegExp) => {
       await parley.store.setCaps('acme', { openJobs, monthlyJobs, monthlyTokens: null, storedBytes: null })
       const found = await rerun({ account: 'acme' })

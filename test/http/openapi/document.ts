@@ -19,21 +19,19 @@ export interface Parameter {
 }
 
 export interface Route {
-  /** The method and the path, such as `POST /admin/api/keys/{keyId}/revoke`. */
+  /** The name is the method and the path, such as `POST /admin/api/keys/{keyId}/revoke`. */
   readonly name: string
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   readonly wants: 'apiKey' | 'adminToken' | null
   readonly parameters: readonly Parameter[]
   readonly body: { readonly schema: Schema; readonly required: boolean; readonly examples: unknown[] } | null
-  /** The documented responses, by status. */
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>
 }
 
 export const CALLERS = '/openapi.json'
 export const OPERATORS = '/admin/api/openapi.json'
 
-/** Returns the OpenAPI document at the path, with a copy of the component in place of each reference. */
 export async function documentAt(parley: Parley, path: string): Promise<Schema> {
   const document = (await parley.get(path)).body
   return resolved(document, document)
@@ -52,7 +50,6 @@ function resolved(node: Schema, document: Schema): Schema {
   return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, resolved(value, document)]))
 }
 
-/** Returns the routes of both documents. */
 export async function documentedRoutes(parley: Parley): Promise<readonly Route[]> {
   const documents = await Promise.all([CALLERS, OPERATORS].map((path) => documentAt(parley, path)))
   return documents.flatMap(routesOf)
@@ -87,7 +84,6 @@ export function examplesOf({ example, examples }: Media): unknown[] {
   return example === undefined ? several : [example, ...several]
 }
 
-/** Asserts that the route documents the status, and that the body has the documented shape without undocumented fields. */
 export function conforms(
   { name, responses }: Route,
   about: string,
@@ -105,7 +101,7 @@ export function conforms(
   )
 }
 
-/** Returns the schema with all its objects closed: fields that it does not name are invalid. */
+/** Makes fields invalid that the schema does not name, in all of its objects. */
 export function closed(schema: Schema): Schema {
   if (typeof schema !== 'object' || schema === null) return schema
   if (Array.isArray(schema)) return schema.map(closed)

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type { Answer } from '../../parley.ts'
 
 type Schema = Answer['body']
-/** The seed of the generated values, fixed so that failures can be reproduced. */
+/** The seed of generated values is fixed, so that failures can be reproduced. */
 const SEED = 20260102
 
 /**
@@ -16,7 +16,6 @@ export function variations(schema: Schema, examples: readonly unknown[], each: n
   )
 }
 
-/** Returns each example with one mistake at a time, and a description of the mistake. */
 export function mistakes(schema: Schema, examples: readonly unknown[]): { about: string; body: unknown }[] {
   return examples.flatMap((example) =>
     placesIn(schema, example).flatMap(({ path, put, schema: own, value }) =>
@@ -25,7 +24,6 @@ export function mistakes(schema: Schema, examples: readonly unknown[]): { about:
   )
 }
 
-/** Returns texts that are invalid for a query parameter with this schema. */
 export function wrongTexts({ enum: allowed, type, minimum, maximum }: Schema): string[] {
   if (allowed) return ['none-of-these', '']
   if (type !== 'integer' && type !== 'number') return []
@@ -77,7 +75,6 @@ function made(schema: Schema, count: number): unknown[] {
   return fc.sample(valid(schema), { numRuns: count, seed: SEED })
 }
 
-/** Generates values that satisfy the schema. */
 export function valid(schema: Schema): fc.Arbitrary<unknown> {
   const { type, minimum, exclusiveMinimum, maximum } = schema
   if (schema.anyOf) return fc.oneof(...schema.anyOf.map(valid))

@@ -11,7 +11,7 @@ import type { Stage } from '../stage.ts'
 import type { Route } from './document.ts'
 import type { Sent, Walker } from './walker.ts'
 
-/** The deletion of an account waits this long for every node to apply the suspension. */
+/** A deletion waits this long, so that every node has applied the suspension. */
 const DELETION_WAITS_MS = 3000
 
 export function takenAway(
@@ -21,7 +21,6 @@ export function takenAway(
 ) {
   let made = 0
 
-  /** Creates a job whose call stalls; returns the job's ID. */
   async function openJob(): Promise<string> {
     const { script } = models
     models.script = () => reply.stall()
@@ -29,7 +28,7 @@ export function takenAway(
     made += 1
     const content = `stalls ${made}`
     const created = await parley.post(BATCHES, [says(content)], key)
-    // Calls of jobs created earlier may arrive in the meantime, so the call is recognized by its content.
+    // Calls of earlier jobs may arrive in the meantime, so the test recognizes the call by its content.
     const isCalled = () => models.requests.some(({ text }) => text.includes(content))
     while (!isCalled()) await models.received(++asked)
     models.script = script
@@ -65,8 +64,8 @@ export function takenAway(
   }
 
   /**
-   * Like `expectOf`, but first creates what the request ends or deletes, and advances the clock past the wait of an account's
-   * deletion.
+   * Creates what the request ends or deletes, then does the same as `expectOf`. The clock advances past the time that an
+   * account's deletion waits.
    */
   async function done(route: Route, statuses: readonly number[], sent: Sent): Promise<void> {
     const parameters = await makers[route.name]?.()
@@ -85,8 +84,8 @@ export function takenAway(
   }
 
   /**
-   * Returns a text for failure messages: what the caller reads of the job, the last ten requests to the model server, and its
-   * connection errors.
+   * The text explains failures: it contains what the caller reads of the job, the last ten requests to the model server, and
+   * its connection errors.
    */
   async function stateOf(jobId: string): Promise<string> {
     const { text } = await parley.get(`${MESSAGES}/${jobId}`, key)

@@ -14,7 +14,6 @@ export interface Walked extends Stage {
   readonly receiver: Receiver
   readonly served: readonly { readonly method: string; readonly url: string }[]
   readonly key: string
-  /** Values of path parameters: a job whose callback failed, a key to revoke, an account, and a batch that has ended. */
   readonly parameters: Record<string, string>
 }
 
@@ -55,7 +54,6 @@ async function failedCallback(parley: Parley, key: string, receiver: Receiver): 
   for (;;) if ((await parley.store.findCallback(id))?.state === 'failed') return id
 }
 
-/** Creates a batch that ends with an output file and an error file; returns its ID. */
 async function endedBatch({ parley, models, clock }: Stage, key: string): Promise<string> {
   const openai = openaiOf(parley, key)
   models.script = ({ text }) => (text.includes('bad') ? reply.status(400) : undefined)

@@ -7,27 +7,25 @@ export interface Sent {
   readonly about: string
   readonly body?: unknown
   readonly query?: string
-  /** Values of path parameters, which replace those of the walker. */
+  /** These replace the walker's parameters. */
   readonly parameters?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Sent as the method, instead of the route's own. */
   readonly method?: string
 }
 
 export interface Walker {
-  /** The responses so far, as texts such as `GET /healthz 200`. */
+  /** Each response is a text such as `GET /healthz 200`. */
   readonly seen: ReadonlySet<string>
-  /** Sends the request; fails unless the response is documented and has one of these statuses. */
   expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer>
-  /** Fails unless this response, which the test obtained without the walker, is documented and has one of these statuses. */
+  /**
+   * Checks a response that the test obtained without the walker. Fails unless it is documented and has one of these statuses.
+   */
   took(route: Route, about: string, answer: Answer, statuses: readonly number[]): void
 }
 
-/** @param parameters values of path parameters, unless the request sets its own */
 export function walkerOf(parley: Parley, key: string, parameters: Readonly<Record<string, string>>): Walker {
   const seen = new Set<string>()
 
-  /** Sends the request with the credentials that the route needs, and checks the response against the document. */
   async function send(route: Route, { about, body, query = '', headers, ...sent }: Sent): Promise<Answer> {
     const values = { ...parameters, ...sent.parameters }
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_all, name) => encodeURIComponent(values[name] ?? ''))
@@ -63,7 +61,6 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
     assert.ok(statuses.includes(answer.status), `${route.name}, ${about}: ${answer.status} ${answer.text}`)
   }
 
-  /** Sends the request, and asserts that the response has one of these statuses. */
   async function expectOf(route: Route, statuses: readonly number[], sent: Sent): Promise<Answer> {
     const answer = await send(route, sent)
     const description = `${route.name}, ${sent.about}: ${answer.status} ${answer.text} for ${JSON.stringify(sent).slice(0, 500)}`
@@ -74,7 +71,7 @@ export function walkerOf(parley: Parley, key: string, parameters: Readonly<Recor
   return { seen, expectOf, took }
 }
 
-/** Returns the response's text; of an endless stream, only the first part. */
+/** An event stream never ends, so only its first part is read. */
 async function textOf(response: Response): Promise<string> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
   const reader = response.body?.getReader()

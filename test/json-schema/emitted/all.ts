@@ -1,4 +1,4 @@
-/** What all libraries emit, by library. */
+/** Lists the schemas that all libraries emit, by library. */
 import { ARKTYPE } from './arktype.ts'
 import { EFFECT } from './effect.ts'
 import type { Emitted } from './emitted.ts'
@@ -16,7 +16,7 @@ export const LIBRARIES: Readonly<Record<string, readonly Emitted[]>> = {
 }
 
 /**
- * The only reason to reject one of them: a pattern that a linear matcher cannot handle, in Valibot's BIC and in ArkType's
- * numbers and dates.
+ * A schema may be rejected only because a linear matcher cannot handle its pattern. Valibot's BIC and ArkType's numbers and
+ * dates have such patterns.
  */
 export const LOOKS_AROUND = /^has a lookahead or lookbehind/

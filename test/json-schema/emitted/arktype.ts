@@ -1,4 +1,4 @@
-/** What ArkType emits. */
+/** Lists schemas that ArkType emits. */
 import { type } from 'arktype'
 import { emitAll, type Sample } from './emitted.ts'
 

@@ -1,4 +1,4 @@
-/** What Effect's Schema emits: a schema of the encoded form, and its definitions next to it. */
+/** Lists schemas that Effect's Schema emits. Each describes the encoded form, and has its definitions next to it. */
 import * as S from 'effect/Schema'
 import { emitAll, type Sample } from './emitted.ts'
 

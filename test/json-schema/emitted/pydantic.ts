@@ -1,6 +1,6 @@
 /**
- * Schemas in the shapes that pydantic 2 emits, written by hand because it is a Python library. Each has valid and invalid
- * answers.
+ * Lists schemas as pydantic 2 emits them, with valid and invalid answers. They are written by hand, because pydantic is a
+ * Python library.
  */
 
 type Sample = readonly [schema: object, right: readonly unknown[], wrong: readonly unknown[]]
@@ -29,7 +29,6 @@ const PETS = {
 }
 const COLOR = { enum: ['red', 'blue'], title: 'Color', type: 'string' }
 
-/** A model of one field. */
 function model(field: object, $defs?: object): object {
   return {
     ...($defs && { $defs }),
@@ -40,7 +39,6 @@ function model(field: object, $defs?: object): object {
   }
 }
 
-/** A field that accepts some values and rejects others. */
 function field(schema: object, right: readonly unknown[], wrong: readonly unknown[], $defs?: object): Sample {
   const answers = (values: readonly unknown[]) => values.map((a) => ({ a }))
   return [model(schema, $defs), answers(right), [...answers(wrong), {}]]

@@ -1,4 +1,4 @@
-/** What TypeBox emits: its types are JSON Schemas. */
+/** Lists schemas of TypeBox, whose types are JSON Schemas. */
 import Type, { type TSchema } from 'typebox'
 import { Value } from 'typebox/value'
 import { emitAll, type Sample } from './emitted.ts'

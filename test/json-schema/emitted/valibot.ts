@@ -1,4 +1,4 @@
-/** What `@valibot/to-json-schema` emits for draft 2020-12, which the client requests. */
+/** Lists schemas that `@valibot/to-json-schema` emits for draft 2020-12, which the client requests. */
 import { toJsonSchema } from '@valibot/to-json-schema'
 import * as v from 'valibot'
 import { emitAll, type Sample } from './emitted.ts'

@@ -1,4 +1,4 @@
-/** What Zod 4 emits, and what zod-to-json-schema emits for the types of Zod 3, in draft-07. */
+/** Lists schemas that Zod 4 emits, and draft-07 schemas that zod-to-json-schema emits for the types of Zod 3. */
 import * as z from 'zod'
 import * as z3 from 'zod/v3'
 import { zodToJsonSchema } from 'zod-to-json-schema'

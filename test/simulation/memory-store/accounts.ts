@@ -1,4 +1,4 @@
-/** Accounts, keys, usage and the audit log in the reference store. */
+/** Keeps accounts, keys, usage and the audit log in the reference store. */
 import type { KeyRecord, OwnCaps, Secrets } from '../../../src/store/account-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import { MAX_OPEN_COUNTED, type QuotaUse, type UsageRecord } from '../../../src/store/usage-store.ts'
@@ -141,7 +141,6 @@ export function secretsOf({ secret, previousSecret, rotatedAtMs }: AccountRow): 
 
 type UsageKey = Pick<UsageRecord, 'account' | 'month' | 'model'>
 
-/** Orders usage by month, newest first, then by account and model. */
 function byMonth(one: UsageKey, other: UsageKey): number {
   if (one.month !== other.month) return one.month > other.month ? -1 : 1
   if (one.account !== other.account) return one.account < other.account ? -1 : 1

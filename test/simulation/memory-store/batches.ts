@@ -1,4 +1,4 @@
-/** Batches in the reference store. */
+/** Keeps batches in the reference store. */
 import { NO_USAGE } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import {

@@ -1,4 +1,4 @@
-/** Callbacks in the reference store. */
+/** Keeps callbacks in the reference store. */
 import type { Callback } from '../../../src/job/job.ts'
 import {
   type CallbackState,
@@ -150,7 +150,6 @@ function textOf({ job }: OwingRow): Callback {
   return JSON.parse(job.callbackJson ?? '{}') as Callback
 }
 
-/** Queues the callback again; its earlier attempts are kept. */
 function replay(db: MemoryDatabase, row: OwingRow, nowMs: number): void {
   const due = { node: null, dueAtMs: nowMs, owedSinceMs: nowMs, tries: 0, isRetry: true }
   Object.assign(row.callback, { ...due, deliveredAtMs: null, failedAtMs: null })

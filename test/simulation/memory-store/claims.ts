@@ -1,4 +1,4 @@
-/** Claims of jobs in the reference store, and the leases and crashes of nodes. */
+/** Claims jobs in the reference store, and keeps the leases and crashes of nodes. */
 import type { ClaimedJob } from '../../../src/job/job.ts'
 import {
   type ClaimedLargeJob,
@@ -135,7 +135,7 @@ function mayFail(db: MemoryDatabase, row: JobRow, maxCrashCount: number): boolea
   return !db.crashes.some(({ jobId, confirmed }) => jobId === row.job.id && !confirmed)
 }
 
-/** Walks the queue of a route. If a real store has chosen the jobs, that store has also decided where to begin. */
+/** If a real store has chosen the jobs, that store has also decided where the walk begins. */
 function walk(db: MemoryDatabase, node: string, limit: number, from: ClaimOfRoute): Found {
   const { route, exceptAccounts, exceptJobs, keepsPlace } = from
   const place = db.place(node, route)

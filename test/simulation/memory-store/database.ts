@@ -1,6 +1,6 @@
 /**
- * The tables of a reference store's database. A database is either used by one node alone, like a SQLite file, or shared by
- * many, like Postgres.
+ * Contains the tables of a reference store's database. A database is either used by one node alone, like a SQLite file, or
+ * shared by many, like Postgres.
  */
 import type { Job, Usage } from '../../../src/job/job.ts'
 import type { OwnCaps } from '../../../src/store/account-store.ts'
@@ -15,15 +15,13 @@ import { outcomeBytes, requestBytes } from '../../../src/store/stored-bytes.ts'
 export interface JobRow {
   readonly job: Job
   status: 'pending' | 'assigned' | 'completed' | 'failed'
-  /** The job's place in the queue; null unless it is queued. */
+  /** The turn is null unless the job is queued. */
   turn: number | null
-  /** The node that holds the job; null if none does. */
   node: string | null
   attempt: number
   crashCount: number
-  /** Whether the job ran alone in the last crash that counted. */
   crashedAlone: boolean
-  /** The attempt under which the start of the job was recorded; 0 if none was. */
+  /** The start of the job was recorded under this attempt. 0 means that no start was. */
   startedAttempt: number
   claimedAtMs: number | null
   settledAtMs: number | null
@@ -31,13 +29,12 @@ export interface JobRow {
   earlierJson: string | null
   waitsSinceMs: number | null
   waitedMs: number
-  /** The node on which a caller waits for the job's response; null if there is none. */
+  /** A caller waits for the job's response on this node. Null means that none waits. */
   readonly origin: string | null
   outcome: OutcomeRow | null
   callback: CallbackRow | null
 }
 
-/** A place in the queue of a route. */
 export interface Place {
   readonly turn: number
   readonly id: string
@@ -64,7 +61,7 @@ export interface CallbackRow {
   attempt: number
   tries: number
   owedSinceMs: number
-  /** Null once the callback was delivered or has failed permanently. */
+  /** The time is null once the callback was delivered or has failed permanently. */
   dueAtMs: number | null
   node: string | null
   isInProgress: boolean
@@ -116,7 +113,7 @@ export interface FileRow {
   purpose: string
   readonly pieces: Uint8Array[]
   isComplete: boolean
-  /** The time at which the file is removed; 0 if it was deleted. */
+  /** The file is removed at this time. 0 means that it was deleted. */
   removeAtMs: number | null
 }
 
@@ -126,7 +123,7 @@ export interface BatchRow extends StoredBatch {
   readonly lines: readonly BatchLine[]
 }
 
-/** A node that crashed, or seemed to crash, while it held the job. */
+/** The node crashed, or seemed to crash, while it held the job. */
 export interface CrashRow {
   readonly jobId: string
   readonly node: string
@@ -137,7 +134,7 @@ export interface CrashRow {
 export interface CancelledRow {
   readonly jobId: string
   readonly attempt: number
-  /** The node to be notified; null if one node uses the database alone. */
+  /** This node must be notified. Null means that one node uses the database alone. */
   readonly node: string | null
 }
 
@@ -147,14 +144,11 @@ interface CachedResponse {
 }
 
 export class MemoryDatabase {
-  /** Whether many nodes share the database. */
   readonly shared: boolean
   /** Returns the time of the database's clock in Unix milliseconds, by which leases expire. */
   readonly clockMs: () => number
   readonly jobs = new Map<string, JobRow>()
-  /** The jobs that have not ended. */
   readonly open = new Set<JobRow>()
-  /** The jobs whose callback has neither been delivered nor failed permanently. */
   readonly owed = new Set<JobRow>()
   readonly accounts = new Map<string, AccountRow>()
   readonly keys = new Map<string, KeyRow>()
@@ -164,20 +158,19 @@ export class MemoryDatabase {
   readonly rates = new Map<string, StoredRate>()
   readonly idempotency = new Map<string, Idempotency & { account: string; jobIds: readonly string[] }>()
   /**
-   * By fingerprint, the newest last. SQLite finds only the newest one; Postgres finds an older one once the job of the newest is
-   * deleted.
+   * Maps fingerprints to responses, the newest last. SQLite finds only the newest. Postgres finds an older one once the job of
+   * the newest is deleted.
    */
   readonly cachedResponses = new Map<string, readonly CachedResponse[]>()
-  /** When the lease of each node ends. */
   readonly leases = new Map<string, number>()
   crashes: CrashRow[] = []
   cancelled: CancelledRow[] = []
-  /** For each route, the turn up to which jobs have been claimed. */
+  /** Maps each route to the highest turn that has been claimed in order. */
   readonly #turns = new Map<string, number>()
-  /** Where the next walk of each route begins; each node has its own place. */
+  /** Maps routes and nodes to the place where the next walk begins. */
   readonly #places = new Map<string, Map<string, Place>>()
   #walker = ''
-  /** The jobs that may be taken, if a real store beside this one has decided; null if any may. */
+  /** If a real store beside this one has decided, only these jobs may be taken. Null means that any may. */
   chosen: ReadonlySet<string> | null = null
 
   constructor(options: { readonly shared: boolean; readonly clockMs: () => number }) {
@@ -193,20 +186,18 @@ export class MemoryDatabase {
     return (this.leases.get(node) ?? Number.NEGATIVE_INFINITY) > this.clockMs()
   }
 
-  /** Returns the queued jobs in fair order. */
   queued(): JobRow[] {
     return [...this.open].filter(({ turn }) => turn !== null).sort(inFairOrder)
   }
 
-  /** Forgets where walks begin, as the only node does when it starts. */
+  /** The only node of a database forgets where walks begin when it starts. */
   forgetPlaces(): void {
     this.#turns.clear()
     this.#places.clear()
   }
 
   /**
-   * Forgets where walks begin if another node than before uses an unshared database: that node does not know what the earlier
-   * one claimed.
+   * A node that takes over an unshared database does not know what the earlier node claimed, so it forgets where walks begin.
    */
   walkedBy(node: string): void {
     if (this.shared || node === this.#walker) return
@@ -222,25 +213,23 @@ export class MemoryDatabase {
     this.#placesOf(route).set(node, place)
   }
 
-  /** Lets walks begin early enough to find a job that is queued with this turn. */
+  /** Walks must begin early enough to find a job that is queued with this turn. */
   joined(route: string, turn: number): void {
     const places = this.#placesOf(route)
     for (const [node, place] of places) if (turn <= place.turn) places.set(node, { turn, id: '' })
   }
 
-  /** Records a claim. A turn beyond the node's place does not count, because that claim was not made in order. */
+  /** A claim with a turn beyond the node's place was not made in order, so only the place counts. */
   claimed(node: string, route: string, turn: number): void {
     const counted = Math.min(turn, this.place(node, route).turn)
     this.#turns.set(route, Math.max(this.#turns.get(route) ?? 0, counted))
   }
 
-  /** Returns the turn of the route's first queued job that is not behind what has been claimed. */
   headTurn(route: string): number {
     const turn = this.#turns.get(route) ?? 0
     return this.queued().find((row) => row.route === route && (row.turn ?? 0) >= turn)?.turn ?? turn
   }
 
-  /** Returns the turn of a new job. */
   nextTurn(account: string, route: string, step: number): number {
     const lane = this.queued().filter((row) => row.route === route && row.job.account === account)
     const last = lane.findLast(({ crashCount }) => crashCount === 0)
@@ -273,7 +262,6 @@ export class MemoryDatabase {
     this.dropCachedResponses(({ jobId }) => jobId === row.job.id)
   }
 
-  /** Returns the job if it can be read, and null otherwise. */
   readable(jobId: string, expiry: Expiry): JobRow | null {
     const row = this.jobs.get(jobId)
     return row === undefined || !isJob(row) || hasExpired(row, expiry) ? null : row
@@ -284,7 +272,7 @@ function inFairOrder(one: JobRow, other: JobRow): number {
   return (one.turn ?? 0) - (other.turn ?? 0) || (one.job.id < other.job.id ? -1 : 1)
 }
 
-/** Returns false for the row of a batch that has ended, which exists only for its callback. */
+/** The row of a batch that has ended exists only for its callback, and is no job. */
 export const isJob = ({ job }: JobRow) => job.model !== NO_MODEL
 
 export function hasExpired({ job, settledAtMs, callback }: JobRow, { nowMs, retentionMs }: Expiry): boolean {

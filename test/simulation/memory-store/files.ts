@@ -1,4 +1,4 @@
-/** Files in the reference store. */
+/** Keeps files in the reference store. */
 import { ABANDONED_MS, type StoredFile } from '../../../src/store/file-store.ts'
 import { WriteRejected } from '../../../src/store/store.ts'
 import type { FileRow, MemoryDatabase } from './database.ts'

@@ -1,4 +1,4 @@
-/** The life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
+/** Contains the life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
 
 import { sumOfCosts } from '../../../src/job/amount.ts'
 import { cancelledErrorJson, usageOfCancelled } from '../../../src/job/cancelled.ts'
@@ -42,7 +42,6 @@ import {
 } from './database.ts'
 import { define } from './operations.ts'
 
-/** The number of rows that one step of a deletion reads. */
 const STEP = 400
 
 export function jobOperations(db: MemoryDatabase) {
@@ -272,7 +271,7 @@ function findEarlier(
   if (earlier === undefined || earlier.untilMs <= nowMs) return null
   const { fingerprint, jobIds } = earlier
   if (fingerprint !== idempotency.fingerprint) return { kind: 'conflict' }
-  // A request none of whose jobs exists is accepted again.
+  // If none of the request's jobs exists any more, the request is accepted again.
   return jobIds.some((id) => db.jobs.has(id)) ? { kind: 'repeated', jobIds } : null
 }
 
@@ -286,7 +285,7 @@ function findResponse(db: MemoryDatabase, fingerprint: string, nowMs: number): s
   return db.jobs.get(cached.jobId)?.outcome?.contentJson ?? null
 }
 
-/** @param contentJson the cached response that completes the job; null if there is none */
+/** @param contentJson the cached response that completes the job, or null */
 function store(
   db: MemoryDatabase,
   node: string,
@@ -346,12 +345,11 @@ export function owe(db: MemoryDatabase, row: JobRow, nowMs: number): void {
   db.owed.add(row)
 }
 
-/** Returns whether the node holds the job with this attempt. Only then may the node change the job. */
 function isHeld(row: JobRow, node: string, { attempt }: Claim): boolean {
   return row.outcome === null && row.node === node && row.attempt === attempt
 }
 
-/** Rejects a time that is not a whole number of milliseconds, as both real stores do. */
+/** Both real stores reject a time that is not a whole number of milliseconds. */
 function checkSettlement({ nowMs, jobId }: Settlement): void {
   if (!Number.isInteger(nowMs)) throw new WriteRejected(`the settlement of ${jobId} has no whole time`)
 }
@@ -365,7 +363,6 @@ function outcomeOf({ outcome, usage, receiptJson }: Settlement): OutcomeRow {
   }
 }
 
-/** Stores everything that a settlement contains. */
 function end(
   db: MemoryDatabase,
   row: JobRow,

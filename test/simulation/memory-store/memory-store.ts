@@ -1,7 +1,7 @@
 /**
- * The reference store: what simulated nodes use of the storage contract, in memory, short enough to be verified by reading. It
- * passes the suites of what nodes use (`memory-store.test.ts`). Each operation is one function without interruption, and is
- * therefore atomic; an operation that throws has changed nothing.
+ * Implements in memory what simulated nodes use of the storage contract, short enough to be verified by reading. This reference
+ * store passes the suites of what nodes use (`memory-store.test.ts`). Each operation is one function without interruption, and
+ * is therefore atomic. An operation that throws has changed nothing.
  */
 import type { Store } from '../../../src/store/store.ts'
 import { accountOperations, usageOperations } from './accounts.ts'
@@ -39,14 +39,12 @@ export function memoryOperations(db: MemoryDatabase) {
 type OwnOperations = ReturnType<typeof memoryOperations>
 export type MethodName = keyof OwnOperations
 
-/** A node's call: the method, its arguments, and the function that the database runs for the call. */
 export interface StoreCall {
   readonly name: MethodName
   readonly args: readonly unknown[]
   readonly run: () => unknown
 }
 
-/** Makes the store of a node, each of whose calls goes through `send`. */
 export function storeOf(
   operations: OwnOperations,
   send: (call: StoreCall) => Promise<unknown>,
@@ -60,7 +58,6 @@ export function storeOf(
   return { ...(Object.fromEntries(methods) as Pick<Store, MethodName>), ...ofNode } as Store
 }
 
-/** Opens the database for one node, without any delays. */
 export function openMemoryStore(db: MemoryDatabase): Store {
   return storeOf(memoryOperations(db), async ({ run }) => run(), {
     shared: db.shared,

@@ -1,4 +1,4 @@
-/** Searches of jobs by operators, in the reference store. */
+/** Searches jobs for operators, in the reference store. */
 
 import { hasMetadata } from '../../../src/job/metadata-filter.ts'
 import { batchOf, formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
@@ -39,7 +39,7 @@ export function searchOperations(db: MemoryDatabase) {
         queued: turn === null ? null : { route, waitsSinceMs },
         receiptJson: outcome?.receiptJson ?? null,
         batch: batchOf(job.responseFormatJson),
-        // No node repeats a job.
+        // No node reruns a job.
         rerunOf: null,
         reruns: [],
       }
