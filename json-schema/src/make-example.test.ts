@@ -40,6 +40,7 @@ const EXACT: [schema: unknown, value: unknown][] = [
   [{ type: 'integer', minimum: 5 }, 5],
   [{ exclusiveMinimum: 5, type: 'integer' }, 6],
   [{ type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 0.5 }, 0.25],
+  [{ type: 'number', exclusiveMinimum: 4.5, exclusiveMaximum: 4.75 }, 4.625],
   [{ type: 'number', multipleOf: 0.1, minimum: 1.05, maximum: 1.19 }, 1.1],
   [{ type: 'number', multipleOf: 0.1, minimum: 0.25, maximum: 0.36 }, 0.3],
   [{ type: 'string', pattern: '^(?:abc|x)$', maxLength: 2 }, 'x'],

@@ -29,15 +29,17 @@ export function deleteTests(on: On): void {
   on(
     'deletes an ended job with its cached response and its callback, and leaves its usage',
     async (store) => {
-      const job = await ended(store)
+      const cache = { fingerprint: 'g'.repeat(22), untilMs: now.ms + 300_000 }
+      const [job] = [await ended(store), await addEnded(store, {}, { cache })]
       assert.equal(await store.deleteJob(job.id), 'deleted')
       assert.equal(await store.read('acme', job.id, expiry()), null)
       assert.equal(await store.findJob(job.id, expiry()), null)
       assert.equal(await store.findResponse(FINGERPRINT, now.ms), null)
+      assert.ok(await store.findResponse(cache.fingerprint, now.ms), 'the response of another job stays')
       assert.equal(await store.findCallback(job.id), null)
       assert.equal((await store.callbackDepth()).owed, 0)
       assert.equal(await store.deleteJob(job.id), 'unknown')
-      assert.deepEqual(await countedJobs(store), ['acme 1'])
+      assert.deepEqual(await countedJobs(store), ['acme 2'])
     },
   )
 
