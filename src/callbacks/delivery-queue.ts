@@ -17,8 +17,7 @@ import {
   onlyReserveLeft,
   sharedSlots,
 } from './concurrency-limits.ts'
-import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
-import type { Deliveries, Delivery } from './deliveries.ts'
+import { DeferredDeliveries, type Deliveries, type Delivery, deferred } from './deliveries.ts'
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
 /** Maximum callbacks that one statement takes. */
