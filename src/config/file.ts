@@ -6,9 +6,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject, type JsonObject } from '../json-object.ts'
 import { DEFAULT_DATABASE, databaseProblems } from './allowed-values.ts'
-import { withSecretFiles } from './secret-files.ts'
+import { environmentNameProblems, withSecretFiles } from './environment.ts'
 import type { Environment } from './settings.ts'
-import { environmentNameProblems } from './unknown-names.ts'
 
 /** The configuration is invalid. The message has the problems that the operator must fix, one sentence per line. */
 export class ConfigurationError extends Error {

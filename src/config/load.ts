@@ -7,12 +7,11 @@ import { wholeMs } from '../clock.ts'
 import { isObject, type JsonObject } from '../json-object.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
 import { databaseProblems, LOG_LEVELS, type LogLevel } from './allowed-values.ts'
+import { didYouMean, environmentNameProblems, withSecretFiles } from './environment.ts'
 import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
-import { withSecretFiles } from './secret-files.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 import { checkShape } from './shape.ts'
-import { didYouMean, environmentNameProblems } from './unknown-names.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 
 export interface Configuration {

@@ -4,8 +4,8 @@
  */
 import { isObject, type JsonObject } from '../json-object.ts'
 import type { Schema } from '../typed-schema.ts'
+import { didYouMean } from './environment.ts'
 import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
-import { didYouMean } from './unknown-names.ts'
 
 export interface ShapeFindings {
   /** One sentence per problem, beginning with the path of the setting. */

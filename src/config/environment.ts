@@ -1,14 +1,50 @@
 /**
- * Suggests the known name that was probably meant by an unknown one. Also reports environment variables with nearly the name of
- * one that Parley reads, because a misspelled variable would silently have no effect.
+ * Reads secrets from the files that environment variables name, and reports misspelled variables, which would silently have no
+ * effect. Also suggests the name that an unknown setting probably meant.
  */
+import { readFileSync } from 'node:fs'
 import { isObject, type JsonObject } from '../json-object.ts'
-import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
+
+const IN_FILES = ['DATABASE_URL', 'OPENAI_API_KEY', 'PARLEY_ADMIN_TOKEN'] as const
+type SecretName = (typeof IN_FILES)[number]
+
+/**
+ * Returns the environment, in which these variables have the values from their files. An empty variable counts as not set.
+ * @param problems gets a sentence for each value that cannot be read
+ */
+export function withSecretFiles(
+  env: Environment,
+  problems: string[],
+  names: readonly SecretName[] = IN_FILES,
+): Environment {
+  const inFiles = names.filter((name) => env[`${name}_FILE`])
+  const found = inFiles.flatMap((name) => {
+    const value = secretIn(name, env[`${name}_FILE`] ?? '', env, problems)
+    return value === null ? [] : [[name, value]]
+  })
+  return found.length === 0 ? env : { ...env, ...Object.fromEntries(found) }
+}
+
+function secretIn(name: SecretName, path: string, env: Environment, problems: string[]): string | null {
+  const variable = `${name}_FILE`
+  if (env[name]) {
+    problems.push(`${variable}: ${name} is set, too; unset one of the two`)
+    return null
+  }
+  try {
+    const value = readFileSync(path, 'utf8').replace(/[\r\n]+$/, '')
+    if (value !== '') return value
+    problems.push(`${variable}: the file ${path} is empty`)
+  } catch (error) {
+    problems.push(`${variable}: the file ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`)
+  }
+  return null
+}
 
 /** The variables that the server, the commands and the examples read. */
 const READ_BY_PARLEY: readonly string[] = [
-  ...SECRET_FILE_VARIABLES,
+  ...IN_FILES.map((name) => `${name}_FILE`),
   ...['PARLEY_CONFIG', 'PARLEY_ADMIN_TOKEN', 'PARLEY_SIMULATOR', 'PARLEY_OPERATOR'],
   ...['PARLEY_URL', 'PARLEY_API_KEY', 'PARLEY_LOG', 'PARLEY_CALLBACK_SECRET', 'PARLEY_CALLBACK_URL'],
   ...['PARLEY_FROM_PASSWORD', 'PARLEY_TO_PASSWORD'],
