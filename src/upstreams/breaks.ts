@@ -78,7 +78,7 @@ export interface BrokenCall {
 }
 
 /** The calls in progress at a break, and what the target had answered since the previous break. */
-export interface BreakEvent {
+interface BreakEvent {
   readonly inProgress: number
   readonly answered: Answered
 }

@@ -18,6 +18,7 @@ import {
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
+import { sendsSchema } from './build-request.ts'
 import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
 import type {
   CallRecord,
@@ -29,8 +30,7 @@ import type {
   RoutedReply,
   TokenCount,
 } from './model-server.ts'
-import { sumOfTokens } from './read-completion.ts'
-import { sendsSchema } from './request-body.ts'
+import { NO_TOKENS, sumOfTokens } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
@@ -102,7 +102,6 @@ export type Called = 'called' | 'circuit open' | 'stopped'
 
 /** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
-export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 /** The weight of every account if only one job may call at a time. */
 const WEIGHT_ALONE = 1
 

@@ -23,7 +23,7 @@ export const FAILED_JOBS_TO_OPEN = 5
 /** The pause before the first check, doubled for each later one. */
 export const FIRST_CHECK_MS = 1_000
 /** The longest pause between checks. After a recovery, two checks may be needed, and work must resume within ten seconds. */
-export const MAX_CHECK_MS = 4_000
+const MAX_CHECK_MS = 4_000
 /** Pauses are up to this fraction shorter or longer, so that nodes do not check together. */
 const JITTER = 0.25
 /** How many failed jobs are remembered; the oldest are dropped. */

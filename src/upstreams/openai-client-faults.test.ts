@@ -9,9 +9,9 @@ import { listen } from '../../test/support/listen.ts'
 import { errorOf, prompt, startClient } from '../../test/support/openai-client-setup.ts'
 import { selfSigned } from '../../test/support/self-signed.ts'
 import { Stop } from '../job/stop.ts'
+import { LARGE_ANSWER_BYTES } from './call.ts'
 import type { Reply } from './model-server.ts'
 import { MAX_ANSWER_BYTES } from './openai-client.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
 const usual = () => undefined
 const kindsOf = (replies: readonly Reply[]) => [...new Set(replies.map(({ kind }) => kind))]

@@ -5,8 +5,7 @@ import type { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import { Call, type CallEnd } from './call.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
+import { Call, type CallEnd, LARGE_ANSWER_BYTES } from './call.ts'
 
 class Controller implements Dispatcher.DispatchController {
   paused = false

@@ -7,7 +7,17 @@ import { Stop, type StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import type { SentRoles } from './arrange-messages.ts'
 import { AutomaticRoles, defaultRoles } from './automatic-roles.ts'
-import { Call, type CallEnd, type CallLimits } from './call.ts'
+import {
+  endpointUrl,
+  requestBody,
+  requestFormat,
+  requestHeaders,
+  SentOptions,
+  sendsSchema,
+  trustedCertificates,
+  withoutSchema,
+} from './build-request.ts'
+import { Call, type CallEnd, type CallLimits, LARGE_ANSWER_BYTES } from './call.ts'
 import { connectionFault, isBroken } from './failure-kinds.ts'
 import { type Mask, maskFor } from './mask.ts'
 import type {
@@ -26,9 +36,6 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat, SentOptions, sendsSchema, withoutSchema } from './request-body.ts'
-import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRateHeaders, readRetryAfter } from './retry-after.ts'
 
 /** A longer answer is not read to its end. Real answers have at most a tenth of this. */

@@ -256,7 +256,7 @@ function plainText(text: string | null): string | null {
   return text
 }
 
-const NO_TOKENS: TokenCount = { input: 0, output: 0 }
+export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 
 /** The sum over two calls. */
 export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {

@@ -14,11 +14,10 @@ export const JITTER = 0.25
 /** A longer Retry-After is shortened to this, because a run has a deadline, and a try before that time may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000
 
+type Headers = { readonly [name: string]: string | string[] | undefined }
+
 /** The server's Retry-After in milliseconds from now; null if it is absent or malformed. */
-export function readRetryAfter(
-  headers: { readonly [name: string]: string | string[] | undefined },
-  nowMs: number,
-): number | null {
+export function readRetryAfter(headers: Headers, nowMs: number): number | null {
   const ms = headers['retry-after-ms']
   if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Math.ceil(Number(ms))
   const value = headers['retry-after']
@@ -53,8 +52,6 @@ export function roundPauseMs(round: number, retryAfterMs: number, random: number
   const backoffMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
   return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * random), retryAfterMs * (1 + JITTER * random))
 }
-
-type Headers = { readonly [name: string]: string | string[] | undefined }
 
 const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g

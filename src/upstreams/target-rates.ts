@@ -7,6 +7,7 @@ import type { ModelSettings } from '../config/settings.ts'
 import { failureKind } from './failure-kinds.ts'
 import type { ModelRequest, Reply, TokenCount, UpstreamError } from './model-server.ts'
 import type { Rate, Reservation } from './rate.ts'
+import { NO_TOKENS } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 
 /** The estimates before the first answer. English has more than three bytes per token, and few languages have fewer. */
@@ -163,7 +164,7 @@ export class RatePermit {
       isAlone,
       sizes,
     } = this.#target
-    const tokens = reply.tokens ?? { input: 0, output: 0 }
+    const tokens = reply.tokens ?? NO_TOKENS
     const used = tokens.input + tokens.output
     if (used > 0) {
       sizes.learn(this.#request, tokens)

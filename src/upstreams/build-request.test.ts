@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
+import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './build-request.ts'
 import type { AnswerForm } from './model-server.ts'
 import { upstreamError } from './read-completion.ts'
-import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }

@@ -1,12 +1,54 @@
 /**
- * Builds the body of a chat completion request from a prompt, with the options under the names that the model server accepts.
- * The conversation and the schema are inserted as stored JSON text, because parsing and serializing them would change nothing.
+ * Builds requests to a model server: the URL, the headers and the certificates, which are the same in all requests, and the body
+ * from a prompt and the job's options. The conversation and the schema are inserted as stored JSON text, without parsing them.
  */
+import { getCACertificates } from 'node:tls'
 import type { UpstreamSettings } from '../config/settings.ts'
+import type { UpstreamAccess } from '../config/upstream-access.ts'
 import type { JobOptions } from '../job/options.ts'
 import { ANY_OBJECT_JSON } from '../job/response-format.ts'
 import { arrangeMessages, type SentRoles } from './arrange-messages.ts'
 import type { AnswerForm, JsonMode, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
+
+/** The URL of an endpoint. It keeps the query of `base_url`, because some gateways expect their api-version there. */
+export function endpointUrl(
+  baseUrl: string,
+  endpoint: '/chat/completions' | '/models',
+  query: UpstreamAccess['query'],
+): URL {
+  const url = new URL(baseUrl)
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}${endpoint}`
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+  return url
+}
+
+/**
+ * Returns alternating names and values, which undici expects. Headers from the settings replace default ones. Throws if the key
+ * contains characters that are not valid in a header.
+ */
+export function requestHeaders(
+  upstream: string,
+  { apiKey, headers }: Pick<UpstreamAccess, 'apiKey' | 'headers'>,
+): string[] {
+  const all = new Map([
+    ['content-type', 'application/json'],
+    ['accept', 'application/json'],
+    ['user-agent', 'parley'],
+  ])
+  if (apiKey !== null && apiKey !== '') {
+    if (!/^[\x21-\x7e]+$/.test(apiKey)) {
+      throw new Error(`The key of upstream ${upstream} contains characters that are not valid in a header.`)
+    }
+    all.set('authorization', `Bearer ${apiKey}`)
+  }
+  for (const [name, value] of Object.entries(headers)) all.set(name.toLowerCase(), value)
+  return [...all].flat()
+}
+
+/** The TLS options with the certificates to trust; empty if the default ones suffice. */
+export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
+  return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
+}
 
 type StructuredOutput = UpstreamSettings['structured_output']
 
