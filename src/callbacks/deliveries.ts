@@ -1,6 +1,6 @@
 /**
- * The deliveries that this node holds, with the counts that the concurrency limits look at, and the deferred deliveries that it
- * remembers. Every change of state passes through here, so the counts always agree with the states.
+ * The deliveries that this node holds, with the counts that the concurrency limits need, and the deferred deliveries that it
+ * remembers. Only `Deliveries` changes the state of a delivery, so the counts always agree with the states.
  *
  *     claimed ──→ waiting ──→ sending ──→ recording ──→ removed
  *        │           │           └── not sent after all: removed, and returned to the store
@@ -25,15 +25,14 @@ import type { Receiver } from './receiver-limit.ts'
  */
 export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
-/** Only `Deliveries` changes a delivery. */
 export interface Delivery {
   readonly callback: DueCallback
   readonly queue: DeliveryQueueName
   readonly receiver: Receiver
-  /** The attempt under which this node holds the callback. Every write about the delivery names it. */
+  /** This node holds the callback under this attempt. The store ignores writes that name an earlier attempt. */
   attempt: number
   state: DeliveryState
-  /** Whether, when the attempt began, the receiver had not yet been proven to respond. */
+  /** The receiver was not yet proven to respond when the attempt began. */
   isUnproven: boolean
 }
 
@@ -43,24 +42,23 @@ export class Deliveries {
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
 
-  /** The counts for the limits of a delivery queue. */
   inFlight(queue: DeliveryQueueName): InFlight {
     return this.#queues[queue]
   }
 
-  /** Attempts in progress, by receiver. */
   get toReceiver(): ReadonlyCounts<Receiver> {
     return this.#toReceiver
   }
 
-  /** Waiting deliveries by receiver, in the order in which they started to wait. */
+  /** Returns waiting deliveries by receiver. The delivery that has waited longest comes first. */
   waiting(queue: DeliveryQueueName): ReadonlyMap<Receiver, ReadonlySet<Delivery>> {
     return this.#queues[queue].waitingByReceiver
   }
 
   /**
-   * Returns whether this node already holds the callback, because its clock has jumped or the delivery has waited longer than
-   * its lease. If so, the delivery continues under the attempt of the new claim.
+   * Returns whether this node already holds the callback. The store hands out such a callback again if this node's clock has
+   * jumped, or if the delivery has waited longer than its lease. The delivery then continues under the attempt of the new
+   * claim.
    */
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)
@@ -85,7 +83,6 @@ export class Deliveries {
     this.#change(delivery, state)
   }
 
-  /** A second call does nothing. */
   remove(delivery: Delivery): void {
     if (delivery.state === 'removed') return
     this.#change(delivery, 'removed')
@@ -139,23 +136,22 @@ function slotsOf(state: DeliveryState): 0 | 1 {
   return state === 'sending' || state === 'recording' ? 1 : 0
 }
 
-/** How many deliveries are remembered for all receivers. One receiver can use half of what the others leave. */
+/**
+ * At most this many deliveries are remembered for all receivers. One receiver can use half of the space that the others leave.
+ */
 const MAX_REMEMBERED = 100_000
 /** A deferred delivery is due again after this time, unless it is taken before. */
 const DEFER_MS = 60_000
-/**
- * The time for a failing receiver. It is longer, so that the many callbacks of a dead receiver are not read again and again.
- */
+/** For a failing receiver the time is longer, so that the many callbacks of a dead receiver are seldom read. */
 const DEFER_FAILING_MS = 600_000
 
-/** What the store records when a delivery is deferred. */
 export function deferred({ callback, attempt, receiver }: Delivery, nowMs: number): DeferredCallback {
   const inMs = receiver.isFailing ? DEFER_FAILING_MS : DEFER_MS
   return { jobId: callback.jobId, attempt, dueAtMs: nowMs + inMs }
 }
 
 export class DeferredDeliveries {
-  /** By receiver and job: how many attempts the callback has had. The delivery that was deferred first comes first. */
+  /** The inner map counts the attempts of each job's callback. The delivery that was deferred first comes first. */
   readonly #byReceiver = new Map<Receiver, Map<string, number>>()
   #total = 0
 
@@ -167,7 +163,10 @@ export class DeferredDeliveries {
     return this.#byReceiver.keys()
   }
 
-  /** Call this only after the store has recorded the deferral, because deliveries cannot be taken before. */
+  /**
+   * Call this only after the store has recorded the deferral, because the store refuses to hand out a delivery before that. If
+   * the space is used up, a delivery is not remembered, and becomes due later.
+   */
   add(deliveries: readonly Delivery[]): void {
     for (const { callback, attempt, receiver } of deliveries) {
       const attempts = this.#byReceiver.get(receiver) ?? new Map<string, number>()
@@ -179,7 +178,6 @@ export class DeferredDeliveries {
     }
   }
 
-  /** Removes and returns up to `max` deliveries of the receiver. */
   take(receiver: Receiver, max: number): TakenBefore[] {
     const attempts = this.#byReceiver.get(receiver)
     if (!attempts) return []

@@ -1,5 +1,5 @@
 /**
- * Reads the configuration file, for commands that only need the database. It is separate from load.ts, because loading the
+ * Reads the configuration file, for commands that need only the database. It is separate from load.ts, because loading the
  * table of all settings takes longer than the rest of such a command.
  */
 import { existsSync, readFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { DEFAULT_DATABASE, databaseProblems } from './allowed-values.ts'
 import { environmentNameProblems, withSecretFiles } from './environment.ts'
 import type { Environment } from './settings.ts'
 
-/** The configuration is invalid. The message has the problems that the operator must fix, one sentence per line. */
+/** The message has one line for each problem that the operator must fix. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   constructor(problems: readonly string[]) {
@@ -18,10 +18,10 @@ export class ConfigurationError extends Error {
 }
 
 const DEFAULT_FILE = 'parley.config.json'
-/** A byte order mark, with which some editors on Windows begin a file. */
+/** Some editors on Windows begin a file with a byte order mark. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Returns the database URL. The command works even if other settings are invalid. */
+/** Returns the database URL, even if other settings are invalid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
   const path = configFile(env, file)
   const given = path === null ? {} : readFile(path)
@@ -33,7 +33,6 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
-/** Returns the full path of the configuration file; null if there is none. */
 export function configFile(env: Environment, option: string | undefined): string | null {
   const named = option ?? env.PARLEY_CONFIG
   if (named) {
@@ -62,19 +61,16 @@ export function readFile(path: string): JsonObject {
   return value
 }
 
-/** A value in the file, with its position. */
 interface Place {
   readonly line: number
-  /** The values in this one, by key or index. */
   readonly inner: Map<string, Place>
 }
 
-/** Matches a string, a line break, a structural character, or a number, true, false or null. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
 
 /**
- * Returns a function that finds the line of a setting by its path. If the file does not contain the setting, that is the line
- * of the nearest setting around it; null if the file has nothing of it.
+ * Returns a function that finds the line of a setting by its path. If the file lacks the setting, the function returns the line
+ * of the nearest setting around it; null if there is none.
  */
 export function settingLines(file: string): (path: string) => number | null {
   const root = placesIn(readFileSync(file, 'utf8'))
@@ -82,7 +78,6 @@ export function settingLines(file: string): (path: string) => number | null {
     let place = root
     let rest = path
     for (;;) {
-      // A name may contain dots, so the longest matching name is used.
       const fitting = [...place.inner.keys()].filter((name) => `${rest}.`.startsWith(`${name}.`))
       const name = fitting.sort((a, b) => b.length - a.length)[0]
       const inner = name === undefined ? undefined : place.inner.get(name)
@@ -93,10 +88,7 @@ export function settingLines(file: string): (path: string) => number | null {
   }
 }
 
-/**
- * @param text valid JSON
- * @param onTwice called with each name that an object has again, and its line
- */
+/** `text` must be valid JSON. `onTwice` gets each repeated name of an object, and its line. */
 function placesIn(text: string, onTwice?: (name: string, line: number) => void): Place {
   let line = 1
   const tokens = [...text.matchAll(TOKEN)].flatMap(([token]) => {

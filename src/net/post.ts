@@ -1,6 +1,6 @@
 /**
- * Sends one callback: a POST to a caller's URL. It guards against request forgery, has timeouts and limits what it reads. It
- * does not follow redirects, decompress or retry. The callback dispatcher decides which responses count as success.
+ * Sends one callback: a POST to a caller's URL. The POST has a deadline, connects only to permitted addresses, and reads a
+ * limited part of the response. It does not follow redirects, decompress or retry.
  */
 import { type Dispatcher, errors } from 'undici'
 import { type Clock, systemClock } from '../clock.ts'
@@ -23,9 +23,9 @@ import { type AddressRules, checkCallbackUrl } from './ssrf-guard.ts'
 
 export interface PosterOptions {
   readonly rules: AddressRules
-  /** The deadline of a POST in milliseconds, from the lookup to the last byte read: `callbacks.timeout_seconds`. */
+  /** The deadline covers everything from the lookup to the last byte read (`callbacks.timeout_seconds`). */
   readonly timeoutMs: number
-  /** There should be as many idle connections as are in use at once; otherwise, connections are opened again and again. */
+  /** If this permits fewer idle connections than are in use at once, connections are opened again and again. */
   readonly idle: IdleLimits
   readonly clock?: Clock
   readonly resolve?: ResolveName
@@ -34,22 +34,22 @@ export interface PosterOptions {
 
 export interface PostRequest {
   readonly url: string
-  /** `content-type` is `application/json` and `user-agent` is `Parley` unless they are given. */
+  /** `content-type` defaults to `application/json`, and `user-agent` to `Parley`. */
   readonly headers: { readonly [name: string]: string }
   readonly body: string
   readonly signal?: AbortSignal
 }
 
-/** `ms` is the duration. `message` describes the failure for people. */
+/** `message` describes the failure for people. */
 export type PostResult =
-  /** A status arrived. The body may be truncated by the limit, by the receiver or by the deadline. */
+  /** A status arrived. The limit, the receiver or the deadline may have truncated the body. */
   | {
       readonly kind: 'answered'
       readonly ms: number
       readonly status: number
-      /** The delay in Retry-After, at most MAX_RETRY_AFTER_MS; null without the header. */
+      /** The receiver's Retry-After is shortened to MAX_RETRY_AFTER_MS. The value is null without the header. */
       readonly retryAfterMs: number | null
-      /** The first KEPT_BODY_BYTES of the body as text. The body is never decompressed. */
+      /** This text contains the first KEPT_BODY_BYTES of the body, which is never decompressed. */
       readonly bodyStart: string
     }
   /** The rules forbid the address. Nothing was sent. */
@@ -58,13 +58,13 @@ export type PostResult =
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
 
 export interface Poster {
-  /** Never rejects. When it resolves, the POST has left nothing except perhaps an idle connection. */
+  /** Never rejects. When the promise resolves, nothing of the POST is left except perhaps an idle connection. */
   post(request: PostRequest): Promise<PostResult>
   /** Aborts POSTs in progress, and closes all connections. Later POSTs fail. */
   close(): Promise<void>
 }
 
-/** The part of the deadline that lookup, TCP and TLS may take together, in milliseconds. */
+/** Lookup, TCP and TLS together may take this part of the deadline. */
 export const CONNECT_MS = 5000
 
 type Untimed<T> = T extends unknown ? Omit<T, 'ms'> : never
@@ -84,15 +84,15 @@ export function createPoster(options: PosterOptions): Poster {
   let closed = false
 
   async function attempt(request: PostRequest, signal: AbortSignal): Promise<UntimedResult> {
-    // The URL was checked when the job was created, but the settings may have changed since.
+    // The settings may have changed since the URL was checked at the creation of the job.
     const checked = checkCallbackUrl(request.url, options.rules)
     if (!checked.ok) return { kind: 'refused', message: `the callback URL ${checked.rule}` }
     const url = new URL(checked.url)
     const idle = pool.acquire(url.origin)
     if (idle !== null) {
       const result = await send(idle, url, request, signal)
-      // A receiver may close an idle connection at any time, so this is not a failure of the receiver: the POST is repeated
-      // once on a new connection. It may then arrive twice, which receivers must tolerate (SPEC §6, 4).
+      // A receiver may close an idle connection at any time, which is not a failure. So the POST is repeated once on a new
+      // connection. It may arrive twice, which receivers must tolerate (SPEC §6, 4).
       if (result.kind !== 'connection closed') return result
     }
     const connected = await guardedConnect(url, connectOptions, signal)
@@ -140,21 +140,17 @@ const STOPPING = 'the server is stopping'
 const CONNECTION_LOST = 'the receiver closed the connection before it responded'
 
 type ExchangeResult =
-  /**
-   * A status arrived. If `complete`, the whole body arrived as well and is within the limit, so the connection can be used
-   * again.
-   */
+  /** A status arrived. If `complete`, the whole body arrived within the limit, and the connection can be used again. */
   | (Extract<UntimedResult, { kind: 'answered' }> & { readonly complete: boolean })
   /** The connection was closed before any of the response arrived. */
   | { readonly kind: 'connection closed' }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** The most bytes that are read of a response's body. */
+/** A longer body is not read to its end, and the connection is closed. */
 export const MAX_ANSWER_BYTES = 65_536
 export const KEPT_BODY_BYTES = 1024
 export const MAX_RETRY_AFTER_MS = 86_400_000
 
-/** Error codes that mean that the connection was closed. */
 const CLOSED_CODES: ReadonlySet<string> = new Set([
   CONNECTION_CLOSED,
   'UND_ERR_SOCKET',
@@ -162,7 +158,13 @@ const CLOSED_CODES: ReadonlySet<string> = new Set([
   'EPIPE',
 ])
 
-/** Sends the request. Never rejects. Closes the connection when `signal` aborts, or if the response is incomplete. */
+/**
+ * Sends the request over the connection. Never rejects. Closes the connection when `signal` aborts, or if the response is
+ * incomplete.
+ *
+ * The response is read by undici's dispatch interface, because undici's `request` creates a stream for every body, which takes
+ * a fifth of the CPU time of a callback.
+ */
 async function exchange(
   connection: Connection,
   url: URL,
@@ -198,13 +200,11 @@ interface ResponseHead {
 }
 
 interface ResponseEnd extends ResponseHead {
-  /** Whether the whole body arrived and is within the limit. */
   readonly complete: boolean
 }
 
 /** Reads a response as it arrives. Once the status has arrived, an error only makes the response incomplete. */
 class ResponseReader implements Dispatcher.DispatchHandler {
-  /** Rejects if no status arrives. */
   readonly ended: Promise<ResponseEnd>
   readonly #resolve: (end: ResponseEnd) => void
   readonly #reject: (error: Error) => void
@@ -219,7 +219,6 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     this.#reject = reject
   }
 
-  /** undici requires this method. */
   onRequestStart(): void {}
 
   onResponseStart(
@@ -227,7 +226,7 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     status: number,
     headers: ResponseHead['headers'],
   ): void {
-    // Statuses below 200 come before the final one.
+    // Responses with a status below 200 precede the final one.
     if (status >= 200) this.#head = { status, headers }
   }
 
@@ -245,9 +244,8 @@ class ResponseReader implements Dispatcher.DispatchHandler {
     this.#end(false, error)
   }
 
-  /** Returns the first KEPT_BODY_BYTES of the body as text. */
   bodyStart(): string {
-    // With `stream`, a character that the limit cuts is left out. NUL is replaced, because not every database can store it.
+    // With `stream`, the decoder drops a character that the limit cuts. NUL is replaced, because Postgres cannot store it.
     const text = new TextDecoder().decode(Buffer.concat(this.#start), { stream: true })
     return text.replaceAll('\0', '\ufffd')
   }
@@ -267,8 +265,8 @@ function describe(error: unknown): string {
 }
 
 /**
- * Returns a list in which each name is followed by its value, because an object could have inherited properties. If a name is
- * given in several spellings, only the last one counts, because a receiver may reject repeated headers.
+ * Returns names and values alternately, because an object could have inherited properties. If a name is given in several
+ * spellings, only the last one counts, because a receiver may reject repeated headers.
  */
 function headersOf(request: PostRequest): string[] {
   const given = Object.entries(request.headers)
@@ -278,7 +276,7 @@ function headersOf(request: PostRequest): string[] {
   return [...byName.values()].flat()
 }
 
-/** RFC 9110 §10.2.3: the value is a number of seconds, or a date. Any other value is ignored. */
+/** The value is a number of seconds or a date (RFC 9110 §10.2.3). Any other value is ignored. */
 function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | null {
   const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? ''
   const ms = /^\d+$/.test(text)

@@ -8,7 +8,7 @@ import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 
-/** Maximum size of an error's body. A longer one would not explain more. */
+/** A longer error body is not read, because it would not explain more. */
 const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {
@@ -16,24 +16,22 @@ export interface CallLimits {
   readonly timeoutMs: number
   readonly maxAnswerBytes: number
   /**
-   * Limits the memory of all large answers of a server: only a few can arrive at once, and the others are paused until a slot
-   * is free. This delays large answers, but no answer is lost, because it was paid for.
+   * Limits the memory of all large answers of a server: a few may arrive at once, and the others are paused until a slot is
+   * free. No answer is dropped, because it was paid for.
    */
   readonly largeAnswers: FairSlots
 }
 
 type Headers = { readonly [name: string]: string | string[] | undefined }
 
-/** How a call ended. */
 export type CallEnd =
-  /** `body` is null if the body of an error was too long. */
   | {
       readonly kind: 'response'
       readonly status: number
       readonly headers: Headers
       readonly body: Buffer | null
     }
-  /** The connection failed; `status` is null if no response had begun. */
+  /** The connection failed. `status` is null if no response had begun. */
   | { readonly kind: 'connection error'; readonly status: number | null; readonly code: string }
   | { readonly kind: 'too large'; readonly status: number }
   | { readonly kind: 'timed out'; readonly status: number | null }
@@ -43,11 +41,10 @@ const EMPTY = Buffer.alloc(0)
 const ABORTED = new Error('The call was aborted.')
 
 /**
- * A call ends with the first of these events: response, connection error, timeout, excess size, stop signal. It ignores later
- * events. Unless the response ended it, it closes the connection.
+ * A call ends with the first of these events: response, connection error, timeout, excess size, stop signal. Unless the
+ * response ended the call, the call closes the connection.
  */
 export class Call implements Dispatcher.DispatchHandler, StopListener {
-  /** Never rejects. */
   readonly ended: Promise<CallEnd>
   readonly #resolve: (end: CallEnd) => void
   readonly #limits: CallLimits
@@ -56,7 +53,6 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
   readonly #cancelTimeout: () => void
   #controller: Dispatcher.DispatchController | null = null
   #isEnded = false
-  /** Null until the response begins. */
   #status: number | null = null
   #headers: Headers = {}
   #maxBytes = 0
@@ -125,7 +121,7 @@ export class Call implements Dispatcher.DispatchHandler, StopListener {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-    // The server is not at fault: only this process closes a pool.
+    // Only this process closes a pool, so the server is not at fault.
     if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') this.#end({ kind: 'aborted' })
     else this.#end({ kind: 'connection error', status: this.#status, code })
   }
@@ -159,8 +155,9 @@ const SMALL_PIECE_BYTES = 2 * 1024
 const BLOCK_BYTES = 16 * 1024
 
 /**
- * Collects pieces without concatenating them: a body that turns out to be too large would briefly need twice its size. Very
- * small pieces share a block, because a buffer costs more memory than its bytes.
+ * Collects pieces without concatenating them, because a body that turns out to be too large would briefly need twice its size.
+ * Very small pieces share a block, because a buffer costs more memory than its bytes. Nearly every answer arrives in one piece
+ * and needs no `ResponseBody`.
  */
 class ResponseBody {
   readonly #pieces: Buffer[]
@@ -173,7 +170,7 @@ class ResponseBody {
     this.#lastReceived = first.buffer
   }
 
-  /** The body takes ownership of the piece. */
+  /** The caller must not use the piece afterwards. */
   add(piece: Buffer): void {
     this.#lastReceived = piece.buffer
     if (piece.length >= SMALL_PIECE_BYTES) {
@@ -196,8 +193,8 @@ class ResponseBody {
   }
 
   /**
-   * Ends the body and frees its memory at once, because V8 collects dropped buffers only after 64 MB of them. Does not free the
-   * memory of the last received piece, which may contain data that the connection has yet to parse.
+   * Frees the memory at once, because V8 collects dropped buffers only after 64 MB of them. The buffer of the last piece is not
+   * freed, because it may contain data that the connection has yet to parse.
    */
   discard(): void {
     for (const { buffer } of this.#pieces) {
@@ -216,7 +213,7 @@ function free(buffer: ArrayBufferLike): void {
 /** All accounts have the same weight, because a slot is held only while an answer arrives. */
 const WEIGHT = 1
 
-/** The slot of one large answer. Its response is paused until the slot is acquired. */
+/** The slot of one large answer. The response is paused until the slot is acquired. */
 class LargeAnswerSlot {
   readonly #slots: FairSlots
   readonly #account: string
@@ -232,7 +229,7 @@ class LargeAnswerSlot {
       return
     }
     controller.pause()
-    // In a microtask, because undici's parser must not be resumed in the callback of another response.
+    // The response resumes in a microtask, because undici's parser must not be resumed in the callback of another response.
     void acquired.then((isHeld) => {
       if (!isHeld) return
       if (this.#released.reason !== null) {
