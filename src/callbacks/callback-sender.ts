@@ -155,7 +155,7 @@ export class CallbackSender {
     const { jobId, bodyBytes } = callback
     const load = async () => {
       const body = await store.loadCallback({ jobId, attempt, bodyBytes })
-      // Metadata is read separately, so that callbacks without metadata cost nothing more.
+      // Metadata is read separately, so that callbacks without metadata need only one read.
       const metadata = body?.callback.include?.includes('metadata')
         ? await store.metadataOf([jobId])
         : NO_METADATA
@@ -191,7 +191,7 @@ export class CallbackSender {
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
-  /** The caller asked for the job's metadata in the callback. */
+  /** The field is present if the caller asked for the job's metadata in the callback. */
   readonly metadata?: MetadataById
 }
 

@@ -16,8 +16,8 @@ function start() {
   const deliveries = new Deliveries()
   const receiver = new Receiver(ACCOUNT, ORIGIN, 8)
   /**
-   * The counts of both delivery queues: occupied slots, unproven, waiting, waiting for the receiver, and attempts to the
-   * receiver and its origin.
+   * Returns for each delivery queue: occupied slots, unproven, waiting, waiting for the receiver, and attempts to the receiver
+   * and its origin.
    */
   const counts = () =>
     (['first', 'retry'] as const).map((queue) => {

@@ -32,7 +32,7 @@ export interface Delivery {
   /** This node holds the callback under this attempt. The store ignores writes that name an earlier attempt. */
   attempt: number
   state: DeliveryState
-  /** The receiver was not yet proven to respond when the attempt began. */
+  /** This is true if the receiver was not yet proven to respond when the attempt began. */
   isUnproven: boolean
 }
 

@@ -51,7 +51,7 @@ export class DeliveryQueue {
   readonly #inFlight: InFlight
   readonly #deferred = new DeferredDeliveries()
   readonly #claimingFor = new Set<Receiver>()
-  /** The store may have callbacks that are due. While it has none, no statement is needed. */
+  /** This is true if the store may have callbacks that are due. Otherwise, no statement is needed. */
   #mayBeDue = true
   #isClaiming = false
   #overtaking: TakenBefore[] = []

@@ -29,7 +29,7 @@ export const MAX_CONNECTION_AGE_MS = 60_000
 /** A receiver's response headers may have this size, as in Node's own server. */
 const MAX_HEADERS_BYTES = 16_384
 
-/** An HTTP/1.1 connection, which one callback at a time uses. A closed connection is never opened again. */
+/** One callback at a time uses an HTTP/1.1 connection. A closed connection is never opened again. */
 export interface Connection {
   readonly origin: string
   readonly client: Client

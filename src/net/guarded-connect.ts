@@ -211,7 +211,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** The error has no meaning if there are addresses. */
+  /** The caller needs the error only if there are no addresses. */
   readonly error: unknown
 }
 

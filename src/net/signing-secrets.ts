@@ -6,7 +6,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 
 const PREFIX = 'whsec_'
 
-/** Standard Webhooks requires 24 to 64 bytes. SHA-256 hashes have 32. */
+/** Standard Webhooks requires 24 to 64 bytes. A SHA-256 hash has 32. */
 const SECRET_BYTES = 32
 /** For this long after a rotation, callbacks are also signed with the previous secret. */
 const ROTATION_MS = 86_400_000

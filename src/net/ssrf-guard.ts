@@ -18,8 +18,8 @@ export interface AddressRules {
 }
 
 /**
- * The limit for a normalized URL, because many servers reject longer request lines. job/request.ts limits the URL that the
- * caller wrote, but normalization can turn one character into nine.
+ * Many servers reject longer request lines. This limits the normalized URL, because normalization can turn one character of the
+ * caller's URL (limited in job/request.ts) into nine.
  */
 export const MAX_URL_LENGTH = 8192
 

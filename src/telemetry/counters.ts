@@ -16,7 +16,7 @@ interface Value {
   readonly metricName?: string
 }
 
-/** A node in the tree of label values: a branch for each value of the next label or, after the last label, the entry. */
+/** A node in the tree of label values has a branch for each value of the next label or, after the last label, the entry. */
 interface Branch<Entry> {
   readonly next: Map<string, Branch<Entry>>
   entry: Entry | null
@@ -186,7 +186,7 @@ export class Percentiles {
     return view
   }
 
-  /** The histogram is not more precise than three digits. */
+  /** Rounds to three digits, because the histogram is not more precise. */
   #percentile(percentile: number): number {
     return Number((this.#histogram.percentile(percentile) / UNITS_PER_MS).toPrecision(3))
   }

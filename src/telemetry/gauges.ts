@@ -260,7 +260,6 @@ function setTasks({ running, waiting }: CpuPoolState, threads: number, set: SetV
 /** Null omits the value from the scrape. */
 type SetValue = (value: number | null, labels?: Readonly<Record<string, string>>) => void
 
-/** `collect` sets the values of the gauge at each scrape. */
 function gaugeAdder(registry: Registry) {
   return (
     name: string,

@@ -31,7 +31,7 @@ const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed',
   internal_error: true,
 }
 
-/** A metric with all its values. The values of a histogram have the names of the Prometheus text format. */
+/** The values of a histogram have the names of the Prometheus text format. */
 export interface MetricValues {
   readonly name: string
   readonly help: string

@@ -52,7 +52,8 @@ async function withSpan<T>(
 }
 
 /**
- * The parent context of each finished execution. The key is the usage object, because the settlement contains the same object.
+ * This map keeps the parent context of each finished execution for its settlement. The key is the usage object, which both
+ * share.
  */
 const contexts = new WeakMap<Usage, Context>()
 
@@ -206,7 +207,6 @@ function finishReason({ reply }: RoutedReply): string | null {
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 
-/** Returns a function that records the duration and tokens of each call of a request. */
 function genAiMetrics(): (request: ModelRequest, routed: RoutedReply) => void {
   const meter = metrics.getMeter('parley')
   const duration = meter.createHistogram('gen_ai.client.operation.duration', {

@@ -136,7 +136,7 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** The longest escape is one such as `\u00e9`. */
+/** An escape such as `\u00e9` is the longest. */
 const LONGEST_ESCAPE = 6
 
 /**

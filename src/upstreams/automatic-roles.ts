@@ -26,7 +26,7 @@ const ROLE = '"role":"'
 
 export interface Shape {
   readonly hasSystem: boolean
-  /** Whether user and assistant alternate, starting with the user, after at most one system message. */
+  /** This is true if user and assistant alternate, starting with the user, after at most one system message. */
   readonly isRegular: boolean
   readonly endsWithAssistant: boolean
 }
@@ -57,8 +57,8 @@ interface Known {
 }
 
 /**
- * What is known about a model, by kind of conversation. `regular` conversations have a system message and alternate;
- * `irregular` ones do not alternate. All templates accept other conversations.
+ * A `regular` conversation has a system message and alternates; an `irregular` one does not alternate. All templates accept
+ * other conversations.
  */
 interface KnownModel {
   readonly regular: Known

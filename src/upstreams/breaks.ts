@@ -13,7 +13,6 @@ import { pause, type StopSignal } from '../job/stop.ts'
 import { dropOldest } from './circuit-breaker.ts'
 import type { JobBreaks } from './model-server.ts'
 
-/** If more calls were in progress, the break counts against none of them. */
 const MOST_BLAMED = 4
 const ISOLATED = 2
 /** After this many broken calls, counted or not, a job is sent without its schema. */
@@ -27,13 +26,12 @@ const CAREFUL = 3
 export const FIRST_TARGET_ONLY_MS = 60_000
 /** An isolated job delays other calls for at most this long. Then they run together with it. */
 export const HOLD_MS = 8_000
-/** After an isolated job, no other one may delay calls of the upstream for this many times as long as that job delayed them. */
+/** After an isolated job, no other one may delay the upstream's calls for REST times as long as that job delayed them. */
 const REST = 4
 
 /**
- * The pause after a job's third broken call. It doubles with each further one, and ends when the target answers another job. It
- * lets other jobs run before a job that crashes its servers, even if that job is alone on its node and no answer proves that it
- * is to blame.
+ * A job pauses for this time after its third broken call, and twice as long after each further one. Other jobs can then run,
+ * even if no answer proves that this job crashes its servers. The pause ends when the target answers another job.
  */
 const FIRST_PAUSE_MS = 1_000
 const MOST_PAUSE_MS = 30_000
@@ -215,7 +213,6 @@ export class TargetBreaks {
   }
 }
 
-/** A schema is avoided after this many breaks. */
 const MOST_BREAKS = 2
 /** An avoided schema is not sent for this long. The shorter time applies if an outage may be the reason. */
 export const AVOIDED_MS = 3_600_000

@@ -57,7 +57,7 @@ describe('the form of the answer', () => {
     [schemaForm(object, false), 'json_schema', 'json_schema', asSchema(false)],
     [schemaForm(object, true), 'json_object', 'json_object', asObject],
     [anyObject, 'json_schema', 'json_object', asObject],
-    // json_object would force an object.
+    // The mode `json_object` would force an object.
     [schemaForm(list, true), 'json_object', 'instruction', undefined],
     [schemaForm(object, true), 'none', 'instruction', undefined],
   ] as const) {

@@ -45,7 +45,6 @@ export function requestHeaders(
   return [...all].flat()
 }
 
-/** Without `ca`, the default certificates suffice, and the result is empty. */
 export function trustedCertificates(ca: UpstreamAccess['ca']): { readonly ca?: string[] } {
   return ca === null ? {} : { ca: [...getCACertificates('default'), ca] }
 }
@@ -99,7 +98,6 @@ export function withoutSchema(form: AnswerForm, format: RequestFormat): RequestF
   return format.json_mode === 'json_object' ? requestFormat(form, format.roles, 'none') : null
 }
 
-/** If the server enforces the form, no instruction is needed, and the result is null. */
 function addedInstruction(form: AnswerForm, mode: JsonMode): string | null {
   if (form.kind === 'json') return `Answer with one JSON value ${ONLY_JSON}`
   if (form.kind === 'text' || mode === 'json_schema' || mode === 'json_schema_strict') return null

@@ -42,7 +42,7 @@ export interface CallEvent {
   readonly model: string
   readonly kind: Reply['kind']
   readonly status: number | null
-  /** Parley itself ended the call, which is therefore neither a success nor a failure of the upstream. */
+  /** This is true if Parley itself ended the call, which is then neither a success nor a failure of the upstream. */
   readonly aborted: boolean
   readonly isTruncated: boolean
   readonly ms: number
@@ -60,7 +60,6 @@ export interface FailedCall extends CallEvent {
 export interface CallListener {
   /** Returns the cost of a call in millionths of the currency; null if the target has no price. */
   readonly costOf?: (model: string, target: string, tokens: TokenCount) => number | null
-  /** `TargetCaller` calls this after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
   /** `TargetCaller` calls this after `onCall` for each call that ended in an error, unless Parley itself ended the call. */
   readonly onFailedCall?: (call: FailedCall) => void
@@ -79,7 +78,10 @@ export interface RoutingAttempt extends RoutedReply {
   /** The request has paused for this time because its calls broke, in whole milliseconds. */
   breakPausesMs: number
   hasBegun: boolean
-  /** The last call failed while more calls were in progress than the upstream has ever handled, so the job is not to blame. */
+  /**
+   * This is true if the last call failed while more calls were in progress than the upstream has ever handled. The job is then
+   * not to blame.
+   */
   isBeyondProven: boolean
   /** This is null if the connection of the last call did not break. */
   broke: { readonly fails: boolean } | null
@@ -90,7 +92,6 @@ export interface RoutingAttempt extends RoutedReply {
 
 export type Called = 'called' | 'circuit open' | 'stopped'
 
-/** After this many tries that count against it, a job fails. */
 export const MAX_TRIES = 3
 const WEIGHT_ALONE = 1
 

@@ -213,7 +213,7 @@ function free(buffer: ArrayBufferLike): void {
 /** All accounts have the same weight, because a slot is held only while an answer arrives. */
 const WEIGHT = 1
 
-/** The slot of one large answer. The response is paused until the slot is acquired. */
+/** The response is paused until the slot is acquired. */
 class LargeAnswerSlot {
   readonly #slots: FairSlots
   readonly #account: string

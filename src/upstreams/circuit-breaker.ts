@@ -19,7 +19,6 @@ import type { Clock } from '../clock.ts'
 import type { Trouble } from './model-server.ts'
 
 export const FAILED_JOBS_TO_OPEN = 5
-/** The pause before the first check. It doubles for each later one. */
 export const FIRST_CHECK_MS = 1_000
 /** After a recovery, two checks may be needed, and work must resume within ten seconds. */
 const MAX_CHECK_MS = 4_000
@@ -48,7 +47,7 @@ export class CircuitBreaker {
   #trialJob: string | null = null
   /** The trial has been waiting for a job since this time (steady clock). */
   #trialSinceMs = 0
-  /** Jobs that failed since the last success. The latest failure comes last. */
+  /** These jobs have failed since the last success. The latest failure comes last. */
   readonly #failedInRow = new Set<string>()
 
   /** @param onChange called after each change of phase or allowance */
@@ -64,10 +63,7 @@ export class CircuitBreaker {
     return this.phase === 'trial' && this.#trialJob === null ? 1 : 0
   }
 
-  /**
-   * Jobs that failed since the last success, the latest last. Other jobs are better for a trial, because one of these may be
-   * the cause.
-   */
+  /** Other jobs are better for a trial, because one of these may be the cause. The latest failure comes last. */
   get failedJobs(): readonly string[] {
     return [...this.#failedInRow]
   }
@@ -96,8 +92,8 @@ export class CircuitBreaker {
   }
 
   /**
-   * If a trial waits for a job, makes this job's call the trial. Without patience, calls start even while the breaker is open;
-   * those change nothing here.
+   * If a trial waits for a job, makes this job's call the trial. Other calls, which start without patience even while the
+   * breaker is open, change nothing here.
    */
   began(jobId: string): void {
     if (this.phase !== 'trial' || this.#trialJob !== null) return

@@ -12,7 +12,6 @@
 import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
 export const START_CONCURRENCY = 8
-/** Growth to a limit that failed before takes this many full windows. */
 const CAUTIOUS_WINDOWS = 8
 /** An account's overload or success matters for the calls of other accounts during this time. */
 export const OVERLOAD_MS = 60_000
@@ -25,7 +24,6 @@ interface Seen {
 
 const NEVER: Seen = { account: '', atMs: Number.NEGATIVE_INFINITY }
 
-/** The options of the upstream's slots, with a limit that adapts. */
 export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
@@ -36,16 +34,17 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   limit: number
   /** Counts changes of the limit, because calls that started before a change show nothing about the new limit. */
   changes = 0
-  /** The highest limit at which a full window has succeeded. */
+  /** A full window has succeeded at this limit, or at a higher one before the last overload. */
   #proven = 0
-  /** The limit at the last overload that lowered it. It is infinite once cautious growth has reached that limit again. */
+  /**
+   * This is the limit at the last overload that lowered it. It is infinite once cautious growth has reached that limit again.
+   */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
   #blocks = 0
   #overload = NEVER
-  /** The last overload of an account that was the only one to call, and the limit before that overload. */
+  /** This account was the only one to call when it saw the last overload. `limit` was the limit before that overload. */
   #lone = { ...NEVER, limit: 0 }
-  /** The last success, and the last success of any other account. */
   #success = NEVER
   #otherSuccess = NEVER
 

@@ -3,7 +3,6 @@
  * found in all usual spellings (JSON inside JSON, URLs), even if they overlap.
  */
 
-/** Makes an upstream's message safe to show: masks secrets, joins lines, truncates. */
 export type Mask = (message: string) => string
 
 /** An upstream's message is truncated to this length, which is enough to act on. */
@@ -101,7 +100,7 @@ const SPELLED = new RegExp(
 
 interface Plain {
   readonly text: string
-  /** For each character of `text`, the start and end of its spelling in the original. */
+  /** Each character of `text` has its spelling in the original between these two indexes. */
   readonly starts: Uint32Array
   readonly ends: Uint32Array
 }

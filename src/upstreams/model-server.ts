@@ -1,9 +1,7 @@
 /**
- * The contract between the execution of a job and the model servers.
- *
- * A `ModelServer` makes exactly one call to one server and returns its reply; it neither retries nor chooses. The router
- * (router.ts) chooses targets, retries, and applies concurrency limits and circuit breakers. An execution (queue/execute.ts)
- * sends requests to the router and checks the answers.
+ * Declares the contract between the execution of a job and the model servers. A `ModelServer` makes exactly one call to one
+ * server and returns its reply; it neither retries nor chooses. A `Router` chooses servers, retries, and applies concurrency
+ * limits and circuit breakers.
  */
 import type { Priority } from '../job/priority.ts'
 import type { SchemaFacts } from '../job/read-schemas.ts'
@@ -18,9 +16,9 @@ export type AnswerForm =
   | ({ readonly kind: 'schema'; readonly schemaJson: string } & SchemaFacts)
 
 export interface Prompt {
-  /** An array of messages in the caller's order, as `JSON.stringify` writes it. */
+  /** The JSON array is written by `JSON.stringify`, and keeps the caller's order of messages. */
   readonly messagesJson: string
-  /** The account of the job. Accounts share the threads that read large answers. */
+  /** Accounts share the threads that read large answers. */
   readonly account: string
   readonly form: AnswerForm
   readonly optionsJson?: string
@@ -40,7 +38,7 @@ export type Reply =
       readonly kind: 'answer'
       readonly text: string
       readonly tokens: TokenCount
-      /** A length limit of the model or its server truncated the answer. */
+      /** The field is present if a length limit of the model or its server truncated the answer. */
       readonly truncated?: true
       readonly rate?: ServerRate
     }
@@ -57,9 +55,9 @@ export type Reply =
 /** There was no response, or the response was not a chat completion. */
 export interface UpstreamError {
   readonly kind: 'error'
-  /** A later call or another target may succeed: connection errors, 408, 409, 424, 429, 498, 5xx. */
+  /** This is true if a later call or another target may succeed: connection errors, 408, 409, 424, 429, 498, 5xx. */
   readonly retryable: boolean
-  /** The server sent this Retry-After. The value counts from now, and is null if there was none. */
+  /** The server's Retry-After counts from now, and is null if there was none. */
   readonly retryAfterMs: number | null
   readonly status: number | null
   /** The message is for people: the server's own if it sent one. It contains no key and no header. */
@@ -68,17 +66,17 @@ export interface UpstreamError {
   readonly code: string | null
   /** This is null if there was a response, or if the call timed out. */
   readonly connection: ConnectionFault | null
-  /** The server rejects the schema, or the way in which JSON was requested. */
+  /** This is true if the server rejects the schema, or the way in which JSON was requested. */
   readonly rejectsJsonMode: boolean
-  /** An established connection broke, for example because the server crashed. */
+  /** The field is present if an established connection broke, for example because the server crashed. */
   readonly broke?: true
-  /** Parley ended the call itself (deadline, cancel, drain), so the error shows nothing about the server. */
+  /** This is true if Parley ended the call itself (deadline, cancel, drain). The error then shows nothing about the server. */
   readonly aborted: boolean
   /** If the last reply of a run has timed out, the job's error is `timeout`. */
   readonly timedOut: boolean
   /** The model used these tokens despite the error. The field is absent if the server counted none. */
   readonly tokens?: TokenCount
-  /** The length limit was reached before any text. */
+  /** The field is present if the length limit was reached before any text. */
   readonly truncated?: true
   readonly rate?: ServerRate
 }
@@ -149,7 +147,7 @@ export interface ModelServer {
   close(): Promise<void>
 }
 
-/** What a model's chat template rejects. Conversations of this kind are sent as `no_system`. */
+/** A model's chat template rejects these conversations, so they are sent as `no_system`. */
 export interface LearnedRoles {
   /**
    * `system`: any system message. `irregular`: system messages that are not the first message, and roles that do not alternate.
@@ -159,7 +157,6 @@ export interface LearnedRoles {
   readonly untilMs: number
 }
 
-/** How a request represents the caller's messages and the requested format of the answer. */
 export interface RequestFormat {
   readonly roles: SentRoles
   readonly json_mode?: JsonMode
@@ -224,7 +221,7 @@ export interface JobBreaks {
 export interface RequestWait {
   /** The job waits for the targets of this route (`Candidates.key`). */
   readonly route: string
-  /** So many tries have counted against the job, in all runs. */
+  /** This many tries have counted against the job, in all runs. */
   readonly tries: number
   readonly breaks?: JobBreaks
   /**
@@ -240,7 +237,7 @@ export interface RequestWait {
   readonly trouble: Trouble | null
   /** The request paused for this time because connections of its calls broke, in whole milliseconds. */
   readonly breakPausesMs?: number
-  /** The request only waits for a rate limit, which does not use the job's patience. */
+  /** The field is present if the request only waits for a rate limit, which does not use the job's patience. */
   readonly isForRate?: true
 }
 

@@ -1,4 +1,4 @@
-/** Calls to OpenAI-compatible servers: the requests sent, and the replies for refusals and error statuses. */
+/** Tests calls to OpenAI-compatible servers: the requests sent, and the replies for refusals and error statuses. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:https'
 import { describe, it, type TestContext } from 'node:test'

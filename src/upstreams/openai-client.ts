@@ -1,5 +1,6 @@
 /**
- * A model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and compatible servers.
+ * Calls a model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and compatible
+ * servers.
  */
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
@@ -132,7 +133,7 @@ export class OpenAiClient implements ModelServer {
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     const poolOptions: Pool.Options = {
-      // The upstream's slots limit the calls, so this limit never delays one.
+      // The upstream's slots already limit the calls to this number.
       connections: settings.max_concurrency,
       pipelining: 1,
       // Each call has its own connection, because a reset of a shared HTTP/2 connection would fail every call in progress.

@@ -69,7 +69,7 @@ export interface Ask {
 export interface Granted extends Amounts {
   /** The node tries again after this time, if less than `needs` was granted. */
   readonly retryMs: number
-  /** Nothing that concerns other nodes has changed in the state, so it need not be stored. */
+  /** This is true if nothing that concerns other nodes has changed in the state, so that the state need not be stored. */
   readonly isSame: boolean
 }
 

@@ -52,7 +52,6 @@ interface WaitingRequest extends StopListener {
 
 type Waiting = Map<string, Set<WaitingRequest>>
 
-/** Keeps the state in memory, for this node alone. */
 export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
   const state = newRateState(clock.steadyMs())
   return {
@@ -192,7 +191,6 @@ export class Rate {
     this.#limits = { requests: Math.min(requests, limit.requests), tokens: Math.min(tokens, limit.tokens) }
   }
 
-  /** Records that the server accepts nothing for this long. */
   block(ms: number): void {
     this.#blockedUntilMs = Math.max(this.#blockedUntilMs, this.#clock.steadyMs() + ms)
     this.#retryAtMs = 0

@@ -6,7 +6,7 @@
 import { isObject } from '../json-object.ts'
 import type { ServerRate, UpstreamError } from './model-server.ts'
 
-/** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR with each round. */
+/** Before jitter, the pause after the first round has this length. Each further round multiplies it by BACKOFF_FACTOR. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
 /** Pauses are longer or shorter by up to this fraction, so that jobs that failed together do not retry together. */
@@ -39,7 +39,6 @@ export function readRetryDelay(details: unknown): number | null {
   return null
 }
 
-/** Returns the Retry-After of a failed call within bounds; null if it has none. */
 export function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
   return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
 }

@@ -51,7 +51,7 @@ export interface RouterOptions extends CallListener {
   readonly clock: Clock
   /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
-  /** Jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
+  /** This is true if jobs wait for model servers (`jobs.patience_seconds`). */
   readonly isPatient?: boolean
   /** The router calls this with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
@@ -131,7 +131,9 @@ export class ModelRouter implements Router, Routes {
       return resultOf(attempt, { reply: upstreamError({ message }) })
     }
     const { account } = request
-    /** For each target: why this request last failed there, and how many calls of the account had succeeded by then. */
+    /**
+     * The value for a target shows why this request last failed there, and how many calls of the account had succeeded by then.
+     */
     const failed = new Map<Target, { readonly trouble: Trouble; readonly successes: number }>()
     for (let round = 1; ; round++) {
       let failures = 0

@@ -1,6 +1,7 @@
 /**
- * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the route's
- * jobs can start, and for which routes and accounts jobs must wait. Claims skip jobs that must wait, without reading them.
+ * Defines what the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the
+ * route's jobs can start, and for which routes and accounts jobs must wait. Claims skip jobs that must wait, without reading
+ * them.
  */
 import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './routing-table.ts'
@@ -32,7 +33,7 @@ export interface Routes extends RouteLimits {
   watch(onChange: () => void, onRoom?: () => void): void
 }
 
-/** These jobs of a route wait on this node for a slot or a rate. */
+/** These are the jobs of one route that wait on this node for a slot or a rate. */
 export interface WaitingJobs {
   readonly route: string
   readonly jobIds: ReadonlySet<string>
@@ -48,8 +49,8 @@ export interface RouteLimits {
   /** These routes have no available target, for all accounts. The map is replaced at each change and usually empty. */
   readonly limited: ReadonlyMap<string, RouteLimit>
   /**
-   * By route: the accounts whose calls fail at each target that is available to others. The map is replaced at each change and
-   * usually empty. Routes in `limited` may have entries, too.
+   * The calls of these accounts fail at each target of the route that is available to others. The map is replaced at each
+   * change and usually empty. Routes in `limited` may have entries, too.
    */
   readonly limitedAccounts: ReadonlyMap<string, ReadonlyMap<string, RouteLimit>>
 }

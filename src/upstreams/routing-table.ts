@@ -1,6 +1,6 @@
 /**
- * The routing table: the targets of each public model name, in the order in which to try them. It is built once from the
- * settings, so routing a request is a lookup. Also describes the upstreams' state for the dashboard and metrics.
+ * Builds the routing table: the targets of each public model name, in the order in which to try them. The table is built once
+ * from the settings, so routing a request is a lookup. Also describes the upstreams' state for the dashboard and metrics.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -49,7 +49,7 @@ interface SizeRange {
   readonly candidates: Candidates
 }
 
-/** The targets of one public model. For `gpt-auto`, they depend on the tier and the size of the input. */
+/** For `gpt-auto`, the targets depend on the tier and the size of the input. */
 export type Route =
   | { readonly kind: 'fixed'; readonly candidates: Candidates }
   /** Ranges in ascending order. The last one has no upper bound. */
@@ -85,7 +85,6 @@ export interface HealthOptions {
   readonly onChange: () => void
   /** A target calls this with the reason when its calls no longer succeed, and with null when one succeeds again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
-  /** Returns where the state of a rate is kept, by the name of its upstream or target. */
   readonly bookOf?: (name: string) => RateBook
 }
 

@@ -19,7 +19,7 @@ import { upstreamError } from './read-completion.ts'
 export const MAX_DELAY_MS = 180_000
 export const ECHOED_CHARACTERS = 2_000
 
-/** The answer to `[[bad-json]]`. It contains no directive, because a repair request quotes it. */
+/** The answer to `[[bad-json]]` contains no directive, because a repair request quotes it. */
 export const BAD_JSON =
   'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 

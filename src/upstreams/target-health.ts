@@ -19,18 +19,20 @@ import type { Trouble } from './model-server.ts'
 /** A target remembers at most this many accounts with failures; the oldest are dropped. */
 export const MAX_ACCOUNTS = 256
 
-/** `ignored`: Parley aborted the call, so it shows nothing about the target. */
+/** An `ignored` call was aborted by Parley, so it shows nothing about the target. */
 export type CallResult =
   | { readonly kind: 'success' }
   | { readonly kind: 'ignored' }
   | { readonly kind: 'failure'; readonly retryAfterMs: number | null; readonly trouble: Trouble }
 
-/** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
 class AccountHealth extends CircuitBreaker {
   /** A call of this account last failed when `TargetHealth.#successes` had this value. This is a count, not a time. */
   failedAt: number | null = null
   successes = 0
-  /** By job: how many calls had succeeded at its last failure, and whether a call succeeded between its last two failures. */
+  /**
+   * The entry of a job shows how many calls had succeeded at its last failure, and whether a call succeeded between its last
+   * two failures.
+   */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 

@@ -1,6 +1,6 @@
 /**
- * The rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model on
- * it. Also the permission of one call from each of them.
+ * Finds the rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model
+ * on it. Also controls what one call may send under these rates.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -10,7 +10,7 @@ import type { Rate, Reservation } from './rate.ts'
 import { NO_TOKENS } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 
-/** The estimates before the first answer. English has more than three bytes per token, and few languages have fewer. */
+/** These estimates apply before the first answer. English has more than three bytes per token, and few languages have fewer. */
 const USUAL_OUTPUT_TOKENS = 1024
 const USUAL_TOKENS_PER_BYTE = 1 / 3
 const LATEST = 0.1
@@ -20,7 +20,7 @@ const DEVIATIONS = 2
 export interface TargetRates {
   /** The target's own rate, if it has one, comes before that of its upstream. */
   readonly rates: readonly [Rate, ...Rate[]]
-  /** The limits that the server reports concern the first rate, because no other target uses it. */
+  /** This is true if the limits that the server reports concern the first rate, because no other target uses it. */
   readonly isAlone: boolean
   readonly sizes: RequestSizes
 }

@@ -1,7 +1,7 @@
 /**
- * The messages, codes and finish reasons of model servers and gateways, by meaning. Add those of a new server to the lists;
- * failure-kinds.ts and read-completion.ts decide what follows from a match. Also finds the message in the body of an error
- * response: each server puts it in a different place, and any field can have any type.
+ * Lists the messages, codes and finish reasons of model servers and gateways by meaning; failure-kinds.ts and
+ * read-completion.ts decide what follows from a match. Also finds the message in the body of an error response: each server
+ * puts it in a different place, and any field can have any type.
  */
 
 import { isObject, parseIfJson } from '../json-object.ts'
