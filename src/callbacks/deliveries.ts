@@ -1,6 +1,6 @@
 /**
- * The deliveries that this node holds, with the counts that the concurrency limits need, and the deferred deliveries that it
- * remembers. Only `Deliveries` changes the state of a delivery, so the counts always agree with the states.
+ * Keeps the deliveries that this node holds, with the counts that the concurrency limits need, and remembers deferred ones.
+ * Only `Deliveries` changes the state of a delivery, so the counts always agree with the states.
  *
  *     claimed ──→ waiting ──→ sending ──→ recording ──→ removed
  *        │           │           └── not sent after all: removed, and returned to the store

@@ -1,5 +1,5 @@
 /**
- * The receivers of callbacks, and how many concurrent attempts each may get. A receiver is an origin (scheme, host and port)
+ * Decides how many concurrent attempts each receiver of callbacks may get. A receiver is an origin (scheme, host and port)
  * together with an account, so that callbacks of one account to a hanging server do not delay those of another account.
  *
  * The limit adapts by additive increase and multiplicative decrease: a success raises the limit by one, an overload halves the

@@ -1,6 +1,6 @@
 /**
- * Values of settings that other folders use as well, and rules for them. They have their own file, because the table of all
- * settings takes long to load.
+ * Declares values of settings that other folders use as well, and rules for them. They have their own file, because the table
+ * of all settings takes long to load.
  */
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const

@@ -1,6 +1,6 @@
 /**
- * The table of all settings: names, types, limits, defaults and meanings. The configuration file is validated against it, and
- * the JSON Schema for editors and docs/settings.md are generated from it.
+ * Contains the table of all settings: names, types, limits, defaults and meanings. The configuration file is validated against
+ * it, and the JSON Schema for editors and docs/settings.md are generated from it.
  */
 
 import { PRIORITIES } from '../job/priority.ts'

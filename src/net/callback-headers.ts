@@ -9,8 +9,8 @@ export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Headers for framing and routing, headers that metadata servers require, and headers that replace the client's address, the
- * path or the method on servers behind a proxy. All names here and below are in lower case.
+ * These headers are for framing and routing, are required by metadata servers, or replace the client's address, the path or the
+ * method on servers behind a proxy. All names here and below are in lower case.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',

@@ -1,4 +1,4 @@
-/** Deadlines that several steps of a POST share, and functions for aborting. */
+/** Creates deadlines that several steps of a POST share, and reads the errors of aborted steps. */
 import type { Clock } from '../clock.ts'
 
 export interface Deadline {

@@ -1,5 +1,5 @@
 /**
- * Counters, histograms and percentiles of events that happen with every job, and the conversion of their increases to metric
+ * Counts events that happen with every job, in counters, histograms and percentiles, and converts the increases to metric
  * samples. prom-client collects and formats the values, but does not count: it would hash and copy the labels at each
  * observation, which took a twentieth of a job's CPU time.
  */

@@ -106,7 +106,7 @@ export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promi
       exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
     })
     const { exportIntervalMillis: everyMs, exportTimeoutMillis: timeoutMs } = times
-    // The library throws if the configured timeout is longer than the interval.
+    // The library throws if the configured timeout is longer than the interval, so such a timeout is shortened.
     const isTooLong = everyMs !== undefined && timeoutMs !== undefined && timeoutMs > everyMs
     const reader = new PeriodicExportingMetricReader({
       exporter: await metricExporter(env),

@@ -1,7 +1,7 @@
 /**
- * Metrics of the Node runtime, with the names that are usual for Node programs, and how busy the event loop is. The lag of the
- * event loop is measured ten times per second. prom-client measures it a hundred times per second, which would cost an idle
- * server more CPU time than everything else.
+ * Provides metrics of the Node runtime, with the names that are usual for Node programs, and measures how busy the event loop
+ * is. The lag of the event loop is measured ten times per second. prom-client measures it a hundred times per second, which
+ * would cost an idle server more CPU time than everything else.
  */
 import { type EventLoopUtilization, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'

@@ -1,6 +1,7 @@
 /**
- * One HTTP request to a model server and its response, limited in time and size. It implements undici's dispatch interface,
- * because undici's `request` creates a stream for every body, which costs more than anything else here except the sockets.
+ * Makes one HTTP request to a model server and reads the response, limited in time and size. The class implements undici's
+ * dispatch interface, because undici's `request` creates a stream for every body, which costs more than anything else here
+ * except the sockets.
  */
 import { isMarkedAsUntransferable } from 'node:worker_threads'
 import type { Dispatcher } from 'undici'

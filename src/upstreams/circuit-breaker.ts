@@ -1,5 +1,5 @@
 /**
- * A circuit breaker: decides whether this node can call a target now. Each target has one for all accounts, and one for each
+ * A circuit breaker decides whether this node can call a target now. Each target has one for all accounts, and one for each
  * account whose calls have failed there (target-health.ts). While it is open, jobs wait instead of failing.
  *
  * ```

@@ -1,6 +1,6 @@
 /**
- * The state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes hold and
- * have not sent yet. A single node keeps the state in memory; several nodes share it as JSON in the database
+ * Updates the state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes
+ * hold and have not sent yet. A single node keeps the state in memory; several nodes share it as JSON in the database
  * (app/shared-rates.ts). If the estimates of tokens are right:
  *
  * - All nodes together never exceed the limits within 60 s, whether the server counts in fixed or in sliding minutes.

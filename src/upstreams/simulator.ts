@@ -1,10 +1,10 @@
 /**
- * A model server without a network, so that you can see every state of a job within a minute. Its answers state that they are
- * simulated.
+ * Simulates a model server without a network, so that you can see every state of a job within a minute. The answers state that
+ * they are simulated.
  *
- * It follows directives in the last user message that has any: `[[delay 2s]]` (or `[[delay 200ms]]`) delays the reply; `[[fail
- * model_error]]`, `[[fail content_policy_violation]]` and `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON,
- * and `[[bad-json once]]` only until the conversation contains that answer.
+ * The simulator follows directives in the last user message that has any: `[[delay 2s]]` (or `[[delay 200ms]]`) delays the
+ * reply; `[[fail model_error]]`, `[[fail content_policy_violation]]` and `[[fail timeout]]` fail; `[[bad-json]]` answers with
+ * invalid JSON, and `[[bad-json once]]` only until the conversation contains that answer.
  */
 
 import { makeExample, readSchema } from 'parley-json-schema'

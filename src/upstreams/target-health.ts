@@ -1,6 +1,6 @@
 /**
- * The health of a target, from the results of calls by account. A target can fail the calls of one account because of what that
- * account sends; then only that account waits for the target.
+ * Tracks the health of a target by the results of each account's calls. A target can fail the calls of one account because of
+ * what that account sends; then only that account waits for the target.
  *
  * | what happens | who waits |
  * |---|---|
