@@ -74,7 +74,6 @@ export function sharedSlots(limits: Limits): number {
   return Math.max(1, limits.slots - share(limits, 8))
 }
 
-/** Returns whether only slots of the reserve are free. */
 export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
   return fairSlots.freeSharedSlots(slotsOf(limits), inFlight.occupied) <= 0
 }

@@ -24,7 +24,6 @@ export interface CallbackDispatcherOptions extends CallbackSenderOptions {
   readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly node: string
   readonly timeoutMs: number
-  /** Each delivery queue may have this many deliveries in flight. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
 }

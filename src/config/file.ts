@@ -78,6 +78,7 @@ export function settingLines(file: string): (path: string) => number | null {
     let place = root
     let rest = path
     for (;;) {
+      // A name may contain dots, so the longest matching name is used.
       const fitting = [...place.inner.keys()].filter((name) => `${rest}.`.startsWith(`${name}.`))
       const name = fitting.sort((a, b) => b.length - a.length)[0]
       const inner = name === undefined ? undefined : place.inner.get(name)

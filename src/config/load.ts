@@ -19,7 +19,6 @@ export interface Configuration {
   /** Parley sends these to each upstream in addition to the conversation. They include secrets. */
   readonly access: ReadonlyMap<string, UpstreamAccess>
   readonly concurrency: ReturnType<typeof knownConcurrency>
-  /** This is true if the built-in simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
   /** This is PARLEY_ADMIN_TOKEN, or the content of the file PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */

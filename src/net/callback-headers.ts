@@ -3,7 +3,7 @@
  * who seems to have sent the request, and the value must arrive unchanged.
  */
 
-/** Common servers accept at most 16 KiB of headers, including Parley's own. */
+/** With Parley's own headers, these limits stay below the 16 KiB that common servers accept. */
 export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192

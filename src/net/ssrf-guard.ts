@@ -206,7 +206,6 @@ const BLOCKED_IPV4: readonly string[] = [
 /** All of IPv6 is blocked except this range, the only one that is assigned to public hosts. */
 const PUBLIC_IPV6 = '2000::/3'
 
-/** These parts of `PUBLIC_IPV6` are blocked. */
 const BLOCKED_IPV6: readonly string[] = [
   '2001::/23', // protocol assignments, Teredo among them
   '2001:db8::/32', // documentation

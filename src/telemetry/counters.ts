@@ -228,6 +228,7 @@ export function sampleDeltas({
     run_ms: runs,
     tokens: pairs(tokens, 'model', ['input', 'output'], ({ direction }) => direction),
     cache_hits: total(cacheHits),
+    // An aborted call does not show whether the upstream works.
     calls: pairs(calls, 'upstream', ['ok', 'trouble'], ({ result }) =>
       result === 'aborted' ? undefined : result?.startsWith('trouble') ? 'trouble' : 'ok',
     ),

@@ -208,7 +208,6 @@ function warner(log: Pick<Log, 'warn'>): (message: string) => void {
   }
 }
 
-/** Passes the metrics of `/metrics` to the OpenTelemetry SDK. */
 class OtlpMetrics implements MetricProducer {
   readonly #startTime = millisToHrTime(Date.now())
   #values: () => Promise<readonly MetricValues[]> = async () => []

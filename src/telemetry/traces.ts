@@ -284,7 +284,6 @@ export function traceCreates(app: FastifyInstance): void {
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
 const SAMPLED = 1
 
-/** Returns the active span as a `traceparent`; null if there is none. */
 export function activeTraceparent(): string | null {
   const context = trace.getActiveSpan()?.spanContext()
   if (!context || !isSpanContextValid(context)) return null

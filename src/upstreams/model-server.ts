@@ -173,7 +173,7 @@ export interface RequestFormat {
  */
 export type JsonMode = 'json_schema_strict' | 'json_schema' | 'json_object' | 'instruction' | 'simulated'
 
-/** One call in the stored receipt, which calls an upstream error `trouble`. */
+/** The stored receipt calls an upstream error `trouble`. */
 export interface CallRecord extends RequestFormat {
   readonly target: string
   readonly kind: 'answer' | 'refused' | 'trouble'
@@ -201,7 +201,7 @@ export interface RoutedReply {
    */
   readonly target: string | null
   readonly calls: readonly CallRecord[]
-  /** The sum over all calls, including failed ones. */
+  /** This is the sum over all calls, including failed ones. */
   readonly tokens: TokenCount
   /** If present, the job should wait for a model server instead of failing with this reply. */
   readonly wait?: RequestWait
@@ -212,7 +212,6 @@ export interface JobBreaks {
   readonly seen: number
   /** These broke at targets that had answered other jobs since their previous break. */
   readonly unexpected: number
-  /** These breaks count against the job. */
   readonly counted: number
   /** The last connection broke at this time (Unix time). */
   readonly lastMs: number

@@ -17,7 +17,6 @@ import { type RateLimits, type TargetRates, targetRates } from './target-rates.t
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
-  /** The limit of the slots changes with the results of calls. */
   readonly limits: ConcurrencyLimit
   /** Before `untilMs` (steady clock), no isolated job may delay the others (breaks.ts). */
   readonly rest: { untilMs: number }

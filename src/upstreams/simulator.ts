@@ -160,7 +160,6 @@ function echoJson(echo: string): string {
   return JSON.stringify({ simulated: true, last_message: echo })
 }
 
-/** Returns the last user message without its directives. */
 function echoOf(messages: readonly Message[]): string {
   const last = messages.findLast((message) => message.role === 'user')?.content ?? ''
   const text = last.replace(directive(), '').trim()
