@@ -74,7 +74,7 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** Returns the time for which finished jobs can be read. Commands with databases as arguments use this. */
+/** Returns how long finished jobs can be read. Commands with databases as arguments use this. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   return wholeMs(loadFile(env, file).jobs.retention_seconds)
 }

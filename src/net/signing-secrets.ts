@@ -16,7 +16,7 @@ export function makeSecret(random: (bytes: number) => Uint8Array = randomBytes):
   return PREFIX + Buffer.from(random(SECRET_BYTES)).toString('base64')
 }
 
-/** Returns the secrets with which callbacks are signed now. The current one comes first. */
+/** Returns the secrets that sign callbacks now. The current one comes first. */
 export function secretsInForce(
   secrets: {
     readonly current: string

@@ -1,5 +1,5 @@
 /**
- * Decides to which addresses callbacks may be sent. The URL is checked when a job is created. When the callback is sent,
+ * Decides whether callbacks may be sent to an address. The URL is checked when a job is created. When the callback is sent,
  * guarded-connect.ts checks all addresses before connecting, and the address of the connected socket afterwards.
  */
 import { isIP } from 'node:net'

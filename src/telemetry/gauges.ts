@@ -34,7 +34,7 @@ export interface Gauges {
   batches(): OwnedBatches
   memory(): ByteBudget
   connections(): number
-  /** Returns the part of the time since the last measurement in which the event loop was busy, from 0 to 1. */
+  /** Returns how much of the time since the last measurement the event loop was busy, from 0 to 1. */
   busy(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState

@@ -179,7 +179,7 @@ export class TargetBreaks {
 
   /**
    * Delays other calls and waits for those in progress, so that an isolated job runs alone for at most HOLD_MS. Only one job of
-   * the upstream holds at a time. The caller must end the hold. Resolves with null if the signal stopped the wait.
+   * the upstream holds at a time. The caller must end the hold. Resolves with null if the signal stops the job first.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
     const restMs = () => this.#rest.untilMs - this.#clock.steadyMs()

@@ -180,7 +180,10 @@ export class SentOptions {
     if (optionsJson.includes(MAX_TOKENS)) this.#learned.set(model, nameIn(format))
   }
 
-  /** Returns the end of a request's body: the upstream's setting `body`, in which the job's options replace equal names. */
+  /**
+   * Returns the end of a request's body: the upstream's setting `body`, with the job's options instead of fields of equal
+   * names.
+   */
   bodyEnd(format: RequestFormat, optionsJson: string): string {
     const { max_tokens, ...options }: JobOptions = JSON.parse(optionsJson)
     const fields: Record<string, unknown> = { ...this.#body, ...options }

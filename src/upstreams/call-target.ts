@@ -177,7 +177,7 @@ export class TargetCaller {
     return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
   }
 
-  /** Pauses the job's time limit during a wait if jobs are patient, because waiting behind other jobs is not part of a run. */
+  /** Pauses the job's time limit while a patient job waits, because waiting behind other jobs is not part of a run. */
   async #paused<Result>(
     { signal, waiting, request }: RoutingAttempt,
     wait: () => Result | Promise<Result>,
@@ -212,7 +212,7 @@ export class TargetCaller {
 
   /** @param hold present for an isolated job, which needs no slot because no other job gets one */
   async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
-    // A breaker may have opened during the wait for the slot.
+    // A breaker may have opened while the request waited for the slot.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { health, breaks } = target
     const { request, signal } = attempt

@@ -106,8 +106,8 @@ interface Plain {
 }
 
 /**
- * Returns a text for comparisons, in which all spellings of a secret are the same: without escapes and backslashes, and with
- * one space for each run of white space.
+ * Returns a text for comparisons that is the same for all spellings of a secret: it has no escapes and backslashes, and one
+ * space for each run of white space.
  */
 function plainOf(spelled: string): Plain {
   const parts: string[] = []
@@ -144,7 +144,7 @@ function plainOf(spelled: string): Plain {
   return { text: parts.join(''), starts, ends }
 }
 
-/** The result is never longer than the token, for which `plainOf` has space. */
+/** The result is never longer than the token, because `plainOf` reserves no more space. */
 function unescaped([token, unicode, byte, space]: RegExpExecArray): string {
   const code = unicode ?? byte
   if (code !== undefined) return simplified(String.fromCharCode(Number.parseInt(code, 16)))

@@ -66,7 +66,7 @@ export interface UpstreamError {
   readonly code: string | null
   /** This is null if there was a response, or if the call timed out. */
   readonly connection: ConnectionFault | null
-  /** This is true if the server rejects the schema, or the way in which JSON was requested. */
+  /** This is true if the server rejects the schema, or rejects how JSON was requested. */
   readonly rejectsJsonMode: boolean
   /** The field is present if an established connection broke, for example because the server crashed. */
   readonly broke?: true
@@ -82,8 +82,8 @@ export interface UpstreamError {
 }
 
 /**
- * The rate limits that a server reports, in requests and tokens per minute (Groq: requests per day). A limit that the server
- * does not report is infinite.
+ * A server reports these rate limits, in requests and tokens per minute (Groq: requests per day). A limit that the server does
+ * not report is infinite.
  */
 export interface ServerRate {
   readonly limit: { readonly requests: number; readonly tokens: number }
@@ -121,14 +121,14 @@ export interface ModelServer {
    */
   ask(model: string, prompt: Prompt, format: RequestFormat, signal: StopSignal): Promise<Reply>
   /**
-   * Returns the format in which to send the prompt now.
+   * Returns the format for sending the prompt now.
    * @param avoidsSchema whether the schema must be sent only as an instruction
    */
   requestFormat(model: string, prompt: Prompt, avoidsSchema?: boolean): RequestFormat
   /**
-   * Returns the format in which to send the same prompt again at once after an error; null if the server does not reject
-   * `format`. The rejected call does not count against the job or the target, but appears in the receipt. A prompt is sent in a
-   * few formats at most.
+   * Returns the format for sending the same prompt again at once after an error; null if the server does not reject `format`.
+   * The rejected call does not count against the job or the target, but appears in the receipt. A prompt is sent in a few
+   * formats at most.
    */
   otherFormat(
     model: string,
@@ -196,8 +196,8 @@ export interface CallRecord extends RequestFormat {
 export interface RoutedReply {
   readonly reply: Reply
   /**
-   * The target of the last call, as `upstream/model`. It is null if no call was made, or if the signal ended the request
-   * between calls.
+   * The last call went to this target (`upstream/model`). The value is null if no call was made, or if the signal ended the
+   * request between calls.
    */
   readonly target: string | null
   readonly calls: readonly CallRecord[]

@@ -1,4 +1,4 @@
-/** Tests how much a rate grants, when, and to which node. */
+/** Tests how much a rate grants, when, and which node gets it. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'

@@ -1,4 +1,4 @@
-/** Tests the order in which requests that wait for a rate are sent. */
+/** Tests the order of the requests that wait for a rate. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'

@@ -118,8 +118,8 @@ export class Rate {
   }
 
   /**
-   * Waits until a request with this many tokens may be sent. The result is null if the signal or `close` ended the wait, and a
-   * promise only if the request must wait.
+   * Waits until a request with this many tokens may be sent. The result is null if the signal stopped the request or the rate
+   * was closed, and a promise only if the request must wait.
    */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null

@@ -56,7 +56,7 @@ export class RatedCaller {
     }
   }
 
-  /** Reserves the request in each rate. Resolves with null if the request or the node was stopped during a wait. */
+  /** Reserves the request in each rate. Resolves with null if the request or the node was stopped meanwhile. */
   async #reserve({ rates, sizes }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request

@@ -1,4 +1,4 @@
-/** Tests for which routes jobs wait, and since when, if a route has several targets. */
+/** Tests which routes make jobs wait, and since when, if a route has several targets. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

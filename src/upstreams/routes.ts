@@ -1,7 +1,6 @@
 /**
  * Defines what the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the
- * route's jobs can start, and for which routes and accounts jobs must wait. Claims skip jobs that must wait, without reading
- * them.
+ * route's jobs can start, and which jobs must wait. Claims skip jobs that must wait, without reading them.
  */
 import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './routing-table.ts'

@@ -1,6 +1,6 @@
 /**
- * Builds the routing table: the targets of each public model name, in the order in which to try them. The table is built once
- * from the settings, so routing a request is a lookup. Also describes the upstreams' state for the dashboard and metrics.
+ * Builds the routing table: the targets of each public model name, in order of preference. The table is built once from the
+ * settings, so routing a request is a lookup. Also describes the upstreams' state for the dashboard and metrics.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'

@@ -72,10 +72,10 @@ export const NOT_REACHED =
 export const NO_PROVIDER = /\bno endpoints found that can handle the requested parameters\b/i
 
 /**
- * Servers that reject a schema, or the way in which JSON was requested, use these words. Some of these messages are indirect:
- * llama.cpp reports only that it failed to initialize samplers, if it cannot start a grammar in the middle of an answer.
- * TensorRT-LLM reports that guided decoding needs a setting. Groq checks the answer itself, and reports `json_validate_failed`
- * if it does not match. Google reports only an invalid argument if a schema is too large.
+ * Servers that reject a schema, or how JSON was requested, use these words. Some of these messages are indirect: llama.cpp
+ * reports only that it failed to initialize samplers, if it cannot start a grammar in the middle of an answer. TensorRT-LLM
+ * reports that guided decoding needs a setting. Groq checks the answer itself, and reports `json_validate_failed` if it does
+ * not match. Google reports only an invalid argument if a schema is too large.
  */
 export const JSON_MODE_WORDS =
   /schema|grammar|guided.?decod|pattern|initialize samplers|response.?format|structured.?output|json.?(?:mode|object|validate)|invalid argument/i
