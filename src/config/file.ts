@@ -23,8 +23,7 @@ const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Returns the database URL, even if other settings are invalid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
-  const path = configFile(env, file)
-  const given = path === null ? {} : readFile(path)
+  const { given } = readConfiguration(env, file)
   const names = environmentNameProblems(env, given)
   const { DATABASE_URL } = withSecretFiles(env, names, ['DATABASE_URL'])
   const url = DATABASE_URL || given.database || DEFAULT_DATABASE
@@ -33,32 +32,36 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
-export function configFile(env: Environment, option: string | undefined): string | null {
-  const named = option ?? env.PARLEY_CONFIG
-  if (named) {
-    if (!existsSync(named)) throw new ConfigurationError([`${named}: the configuration file does not exist`])
-    return resolve(named)
-  }
-  return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
+export interface GivenConfiguration {
+  /** This is null if there is no configuration file. */
+  readonly path: string | null
+  readonly given: JsonObject
 }
 
 /** @throws ConfigurationError if the file cannot be read, is not a JSON object, or has a name twice in one object */
-export function readFile(path: string): JsonObject {
+export function readConfiguration(env: Environment, option: string | undefined): GivenConfiguration {
+  const named = option ?? env.PARLEY_CONFIG
+  if (named && !existsSync(named)) {
+    throw new ConfigurationError([`${named}: the configuration file does not exist`])
+  }
+  const found = named || (existsSync(DEFAULT_FILE) ? DEFAULT_FILE : null)
+  if (found === null) return { path: null, given: {} }
+  const path = resolve(found)
   let text: string
-  let value: unknown
+  let given: unknown
   try {
     text = readFileSync(path, 'utf8').replace(BYTE_ORDER_MARK, '')
-    value = JSON.parse(text)
+    given = JSON.parse(text)
   } catch (error) {
     throw new ConfigurationError([`${path}: ${(error as Error).message}`])
   }
-  if (!isObject(value)) throw new ConfigurationError([`${path}: must contain a JSON object`])
+  if (!isObject(given)) throw new ConfigurationError([`${path}: must contain a JSON object`])
   const problems: string[] = []
   placesIn(text, (name, line) => {
     problems.push(`${name}: is given twice, but only the last one would be used (${path}:${line})`)
   })
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return value
+  return { path, given }
 }
 
 interface Place {

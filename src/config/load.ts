@@ -8,7 +8,7 @@ import { isObject, type JsonObject } from '../json-object.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
 import { databaseProblems, LOG_LEVELS, type LogLevel } from './allowed-values.ts'
 import { didYouMean, environmentNameProblems, withSecretFiles } from './environment.ts'
-import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
+import { ConfigurationError, readConfiguration, settingLines } from './file.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 import { checkShape } from './shape.ts'
@@ -34,8 +34,7 @@ const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
  * @throws ConfigurationError with a sentence for each invalid setting
  */
 export function loadConfiguration(environment: Environment, file?: string): Configuration {
-  const path = configFile(environment, file)
-  const given = path === null ? {} : readFile(path)
+  const { path, given } = readConfiguration(environment, file)
   const unread: string[] = []
   const env = withSecretFiles(environment, unread)
   // Most other problems, such as a missing key, would only follow from the secret files that could not be read.
@@ -84,8 +83,7 @@ export function loadTierNames(env: Environment, file?: string): readonly string[
 }
 
 function loadFile(env: Environment, file?: string): Settings {
-  const path = configFile(env, file)
-  const given = path === null ? {} : readFile(path)
+  const { path, given } = readConfiguration(env, file)
   const settings = merge(DEFAULTS, given) as Settings
   const { problems } = checkShape(settings)
   if (problems.length > 0) throw new ConfigurationError(withLines(problems, path, env))
