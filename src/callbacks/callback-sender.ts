@@ -195,10 +195,7 @@ export interface SignableBody extends CallbackBody {
   readonly metadata?: MetadataById
 }
 
-/**
- * Builds the signed POST of a callback (SPEC §6) or of an event. The caller's payload is inserted as stored JSON text, because
- * parsing it could change its numbers.
- */
+/** Builds the signed POST (SPEC §6). The payload is inserted as stored text, because parsing could change numbers. */
 export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
   const { callback, view, secrets, metadata } = signable
   const body = callback.event

@@ -47,10 +47,7 @@ export function maySend(limits: Limits, inFlight: InFlight, receiver: Receiver):
   return inFlight.unproven.total < share(limits, 2) && inFlight.unproven.of(account) < share(limits, 8)
 }
 
-/**
- * Returns whether a delivery that cannot be sent now may wait on this node, because it will probably be sent soon. The caller
- * defers other deliveries.
- */
+/** Returns whether a delivery may wait on this node, because it will probably be sent soon. Others are deferred. */
 export function mayWait(limits: Limits, inFlight: InFlight, receiver: Receiver): boolean {
   const maxForReceiver = receiver.isProven ? limits.slotsPerOrigin : MAX_WAITING_UNPROVEN
   return (

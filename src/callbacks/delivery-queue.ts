@@ -21,10 +21,7 @@ import { DeferredDeliveries, type Deliveries, type Delivery, deferred } from './
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
 const MAX_CLAIMED = 128
-/**
- * While deliveries are in flight, the queue waits until it can take this many callbacks at once, because each statement is a
- * transaction.
- */
+/** While deliveries are in flight, fewer callbacks than this are not taken, because each statement costs a transaction. */
 const MIN_CLAIMED = 32
 /** One poll may take at most this many callbacks only to defer them, because each deferral is a write. */
 const MAX_DEFERRED = 2048
@@ -67,10 +64,7 @@ export class DeliveryQueue {
     this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  /**
-   * Call this when a callback has become due. The callback overtakes earlier ones if its account may use the reserve and the
-   * accounts of the earlier ones may not.
-   */
+  /** The callback overtakes earlier ones if its account may use the reserve and their accounts may not. */
   notify(account: string, jobId: string): void {
     const { limits } = this.#options
     this.#mayBeDue = true
@@ -266,10 +260,7 @@ export class DeliveryQueue {
     }
   }
 
-  /**
-   * Defers deliveries whose receivers have no capacity. The deliveries are removed before the write, because this node may take
-   * the callbacks again right after it.
-   */
+  /** Removes deliveries before the write, because this node may take their callbacks again right after it. */
   async #defer(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
     const { store, node, deliveries, clock } = this.#options
@@ -295,10 +286,7 @@ export class DeliveryQueue {
     )
   }
 
-  /**
-   * Plans a check for capacity while deliveries wait or are deferred. No event shows that the other delivery queue, or another
-   * receiver of the same origin or account, has freed capacity.
-   */
+  /** Checks again later, because no event shows that the other queue or another receiver has freed capacity. */
   #recheckSoon(): void {
     const { clock, deliveries, name } = this.#options
     const isNeeded = deliveries.waiting(name).size > 0 || !this.#deferred.isEmpty

@@ -12,10 +12,7 @@ import { Receivers } from './receiver-limit.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
 const POLL_MS = 1000
-/**
- * A lease lasts this much longer than the time limit of an attempt. It expires only if the response to `takeCallbacks` was
- * lost.
- */
+/** A lease outlasts an attempt by this time. It expires only if the response to `takeCallbacks` was lost. */
 const LEASE_SLACK_MS = 30_000
 /** Shutdown waits this long for deliveries in progress, and then aborts them. */
 const STOP_GRACE_MS = 5000

@@ -109,10 +109,7 @@ function nearestName(name: string, known: Iterable<string>, mostEdits: number): 
   return nearest
 }
 
-/**
- * Returns a suggestion to append to a message; an empty text if no known name is similar. Up to a third of the letters may
- * differ.
- */
+/** Returns a suggestion to append to a message; an empty text if more than a third of the letters differ. */
 export function didYouMean(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)))
   return nearest === null ? '' : `; did you mean ${nearest}?`

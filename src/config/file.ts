@@ -71,10 +71,7 @@ interface Place {
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
 
-/**
- * Returns a function that finds the line of a setting by its path. If the file lacks the setting, the function returns the line
- * of the nearest setting around it; null if there is none.
- */
+/** Returns a function that finds the line of a setting, or of the nearest setting around it, by its path. */
 export function settingLines(file: string): (path: string) => number | null {
   const root = placesIn(readFileSync(file, 'utf8'))
   return (path) => {

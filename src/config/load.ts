@@ -156,10 +156,7 @@ const SIMULATOR_VALUES: ReadonlyMap<string, Settings['simulator']> = new Map<str
 /** OpenAI's own server accepts any number of concurrent calls, or responds with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
 
-/**
- * Returns `explicit` for an upstream whose `max_concurrency` is set in the file or by OPENAI_MAX_CONCURRENCY, `fixed` for
- * OpenAI's own server, and `unknown` for others.
- */
+/** Returns `fixed` for OpenAI's own server, `explicit` if the operator set `max_concurrency`, and `unknown` otherwise. */
 function knownConcurrency(
   settings: Settings,
   given: JsonObject,

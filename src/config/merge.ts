@@ -16,10 +16,7 @@ import {
 /** The `OPENAI_` variables configure this upstream of the defaults. */
 export const OPENAI = 'openai'
 
-/**
- * Merges objects key by key, but replaces arrays. The entries of `upstreams` get missing keys from `UPSTREAM_DEFAULTS`. An
- * entry of `models` replaces the default entry with the same name.
- */
+/** Merges objects key by key, but replaces arrays and entries of `models`. `UPSTREAM_DEFAULTS` complete `upstreams`. */
 export function merge(defaults: Settings, given: JsonObject): JsonObject {
   const merged: Record<string, unknown> = mergeObjects(defaults, given)
   if (isObject(given.upstreams)) {

@@ -97,10 +97,7 @@ const model = Type.Object(
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
 
-/**
- * Creates the schema of a text, or of the name of the environment variable that contains the text, for values that may be
- * secret.
- */
+/** A value that may be secret is a text, or names the environment variable that contains the text. */
 const secretValue = (description: string) =>
   Type.Union(
     [

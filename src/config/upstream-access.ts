@@ -168,10 +168,7 @@ function readCertificates(
 /** Shorter parts of a header, such as `openai` or `Bearer`, are not masked, because messages may contain these words. */
 const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
 
-/**
- * `models` are the names of the server's models. A text of `body` that occurs in a name is not masked, because errors name
- * models.
- */
+/** A text of `body` that occurs in the name of a model is not masked, because errors name models. */
 function secretsOf(
   { base_url, headers, query, body }: UpstreamSettings,
   given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,

@@ -43,10 +43,7 @@ const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-meta
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/**
- * HTTP only guarantees that visible ASCII, spaces and tabs arrive unchanged (RFC 9110 §5.5). Some receivers read other bytes as
- * Latin-1 and some as UTF-8.
- */
+/** Only these characters arrive unchanged (RFC 9110 §5.5). Some receivers read others as Latin-1, some as UTF-8. */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
 /** The name `header`, as the caller wrote it, followed by `rule` is a message such as `a is given twice`. */

@@ -20,10 +20,7 @@ export interface IdleLimits {
 /** An idle connection is closed after this time, or earlier if the receiver announces a shorter time. */
 const IDLE_TIMEOUT_MS = 4000
 
-/**
- * A connection is closed at this age even if it is in constant use, because the receiver may move to a different address in
- * DNS.
- */
+/** A connection is closed at this age, even if busy, because the receiver may move to a different address in DNS. */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
 /** A receiver's response headers may have this size, as in Node's own server. */

@@ -5,10 +5,7 @@ export interface Deadline {
   /** The signal aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that describes the cause. */
   readonly signal: AbortSignal
   abort(reason: Error): void
-  /**
-   * Removes the timer and the listener. Call this when the work has ended, even if it failed; otherwise, listeners accumulate
-   * on `outer`.
-   */
+  /** Call this when the work has ended, even if it failed. Otherwise, listeners accumulate on `outer`. */
   clear(): void
 }
 

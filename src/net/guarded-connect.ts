@@ -71,10 +71,7 @@ async function addressesOf(
   return addresses
 }
 
-/**
- * Tries one address after the other. Each gets an equal share of the remaining time, so that an unreachable address leaves time
- * for the next.
- */
+/** Each address gets an equal share of the remaining time, so that an unreachable one leaves time for the next. */
 async function connectToAny(
   addresses: readonly string[],
   port: number,
@@ -176,10 +173,7 @@ interface ResolverOptions {
 /** The first DNS query has this timeout. The second query may take up to twice as long. */
 const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
-/**
- * Once the addresses of one kind (A or AAAA) have arrived, the query for the other kind has this long, because some name
- * servers never answer AAAA queries.
- */
+/** After A or AAAA addresses arrive, the other query has this long, because some servers never answer AAAA queries. */
 const OTHER_KIND_MS = 1000
 
 /**

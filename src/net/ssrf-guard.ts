@@ -17,10 +17,7 @@ export interface AddressRules {
   readonly httpsOnly: boolean
 }
 
-/**
- * Many servers reject longer request lines. This limits the normalized URL, because normalization can turn one character of the
- * caller's URL (limited in job/request.ts) into nine.
- */
+/** Many servers reject longer request lines. Normalization can turn one character of the caller's URL into nine. */
 export const MAX_URL_LENGTH = 8192
 
 /** DNS limits names and their parts to these lengths. */
@@ -29,10 +26,7 @@ const MAX_LABEL_LENGTH = 63
 
 const SETTING = '`callbacks.allow_networks`'
 
-/**
- * Reads ranges such as `10.0.0.0/8` or `fd00::/8`, and single addresses. Bits after the prefix are ignored, as in most
- * software. `entry` is the first invalid entry.
- */
+/** Bits after the prefix are ignored, as in most software. `entry` is the first invalid entry. */
 export function readNetworks(
   list: readonly string[],
 ):
@@ -100,10 +94,7 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/**
- * Returns what is wrong with a host; null if nothing is. The message names the setting that could allow the host, or states
- * that none can.
- */
+/** Returns what is wrong with a host. The message names the setting that could allow the host, if one can. */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
@@ -177,10 +168,7 @@ function parseNetwork(entry: string): Network {
   return network
 }
 
-/**
- * All of IPv4 is allowed except these ranges. They are from IANA's special-purpose address registries, and from clouds that
- * provide credentials to their machines at some addresses.
- */
+/** These ranges are from IANA's special-purpose address registries, or provide credentials to cloud machines. */
 const BLOCKED_IPV4: readonly string[] = [
   '0.0.0.0/8', // this host on this network
   '10.0.0.0/8', // private
@@ -214,10 +202,7 @@ const BLOCKED_IPV6: readonly string[] = [
   '3fff::/20', // documentation
 ]
 
-/**
- * Clouds serve metadata, such as the credentials of the machine, at these addresses. They are blocked even if `allow_networks`
- * contains them.
- */
+/** Clouds serve metadata, such as credentials, at these addresses. `allow_networks` cannot allow them. */
 const ALWAYS_BLOCKED: readonly string[] = [
   '169.254.169.254', // AWS, Azure, Google and most others
   'fd00:ec2::254', // AWS

@@ -50,10 +50,7 @@ export interface Gauges {
   readonly clock: Clock
 }
 
-/**
- * Version 0.3 had several threads and labelled them. Now only one thread serves HTTP. The label stays, because dashboards use
- * it.
- */
+/** Version 0.3 labelled several threads. The label stays, because dashboards use it. */
 const MAIN_THREAD = { thread: '0' }
 
 export function registerGauges(registry: Registry, gauges: Gauges): void {

@@ -10,10 +10,7 @@ const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
 /** This many characters are kept while the log cannot be written. */
 export const MAX_KEPT = 4_194_304
-/**
- * If the pipe is full when the process ends, the writer pauses this often, for one second in total, so that the reader can
- * catch up.
- */
+/** If the pipe is full at the end, the writer pauses this often, for one second in total, so that the reader catches up. */
 const FLUSH_PAUSES = 100
 const FLUSH_PAUSE_MS = 10
 

@@ -266,10 +266,7 @@ export class Metrics {
     this.#groups.observe(size)
   }
 
-  /**
-   * Returns a function that counts one event. Its arguments are the values of the labels; further arguments are ignored. The
-   * counter starts at 0 for all values of its labels.
-   */
+  /** Returns a function that counts one event, by the values of its labels. Further arguments are ignored. */
   #event(name: string, help: string, labels: Readonly<Record<string, readonly string[]>> = {}) {
     const names = Object.keys(labels)
     const counter = this.#counter(name, help, names)

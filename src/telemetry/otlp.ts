@@ -55,10 +55,7 @@ export interface Otlp {
   stop(): Promise<boolean>
 }
 
-/**
- * The shutdown waits this long for the last export. A shutdown may exceed `jobs.drain_seconds` by three seconds, and the last
- * responses need two of them.
- */
+/** A shutdown may exceed `jobs.drain_seconds` by three seconds, and the last responses need two of them. */
 const FLUSH_MS = 1000
 const WARN_EVERY_MS = 60_000
 const PROTOCOLS: ReadonlySet<string> = new Set(['http/protobuf', 'http/json'])

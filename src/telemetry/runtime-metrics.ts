@@ -11,10 +11,7 @@ const EVERY_MS = 100
 /** The longest possible interval, 25 days, effectively disables prom-client's own measurement. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
-/**
- * promtool rejects these gauges, because their names end like those of counters. Each is the sum of the gauge whose name lacks
- * `_total`.
- */
+/** promtool rejects these gauges, because their names end like counters. Those without `_total` have the same values. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -78,20 +75,14 @@ class TimerDelays {
   }
 }
 
-/**
- * A figure stays valid for this long. If two readers follow each other closely, the second would otherwise get a figure for the
- * short time in between.
- */
+/** A figure stays valid for this long, so that two readers in quick succession get the same one. */
 const LEAST_MS = 1000
 
 interface LoopMeter {
   eventLoopUtilization(one?: EventLoopUtilization, other?: EventLoopUtilization): EventLoopUtilization
 }
 
-/**
- * Returns a function that returns the busy part of the time since its last measurement, from 0 to 1. It measures at most once
- * per LEAST_MS.
- */
+/** Returns a function that returns the busy part of the time since its last measurement, from 0 to 1. */
 export function busyMeter(meter: LoopMeter): () => number {
   let last: EventLoopUtilization | undefined
   let lastMs = Number.NEGATIVE_INFINITY

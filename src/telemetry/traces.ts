@@ -51,10 +51,7 @@ async function withSpan<T>(
   })
 }
 
-/**
- * This map keeps the parent context of each finished execution for its settlement. The key is the usage object, which both
- * share.
- */
+/** Execution and settlement share the usage object, so the settlement finds the context of the execution here. */
 const contexts = new WeakMap<Usage, Context>()
 
 /** Records the spans `parley.accept` and `parley.settle`. A job that a cached response completes at once has only the first. */
@@ -152,10 +149,7 @@ export function tracedRouter(router: Router): Router {
   }
 }
 
-/**
- * Records a span `parley.callback` for each delivery attempt of a job that has a trace. The receiver gets the span's
- * `traceparent`.
- */
+/** Records a span `parley.callback` for each attempt, if the job has a trace. The receiver gets its `traceparent`. */
 export function tracedPoster(poster: Poster): Poster {
   return {
     post: (request) => {

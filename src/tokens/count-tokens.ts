@@ -8,10 +8,7 @@
  * can split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/**
- * Text that looks like a special token, such as `<|endoftext|>`, is counted as ordinary text. By default, the tokenizer would
- * throw.
- */
+/** Text that looks like a special token is counted as ordinary text. By default, the tokenizer would throw. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {

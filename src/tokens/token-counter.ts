@@ -8,10 +8,7 @@ import type { CountedTokens } from './count-tokens.ts'
 
 export interface TokenCount {
   readonly tokens: number
-  /**
-   * `at least`: the count stopped just above the limit. `about`: the number is an estimate from a sample that was far above the
-   * limit.
-   */
+  /** `at least`: the count stopped just above the limit. `about`: the number is an estimate far above the limit. */
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
@@ -69,10 +66,7 @@ interface TextRange {
   readonly to: number
 }
 
-/**
- * `messagesJson` contains messages as `JSON.stringify` writes them: objects with two members, `role` and `content`, in either
- * order.
- */
+/** `JSON.stringify` must have written the messages. Their members `role` and `content` may be in either order. */
 export function* messageTexts(messagesJson: string): Generator<TextRange> {
   let at = messagesJson.indexOf('"')
   while (at !== -1) {

@@ -31,10 +31,7 @@ export interface Shape {
   readonly endsWithAssistant: boolean
 }
 
-/**
- * Describes what a conversation requires of a chat template when it is sent as `merged_system`. An instruction of Parley counts
- * as a system message.
- */
+/** Describes a conversation as it would be sent as `merged_system`. Parley's instruction counts as a system message. */
 export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   let hasSystem = hasInstruction
   let isRegular = true
@@ -56,10 +53,7 @@ interface Known {
   rejectedUntilMs: number | null
 }
 
-/**
- * A `regular` conversation has a system message and alternates; an `irregular` one does not alternate. All templates accept
- * other conversations.
- */
+/** A `regular` conversation has a system message and alternates. An `irregular` one does not alternate. */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -146,10 +140,7 @@ function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/**
- * OpenAI's models support all four roles; other servers apply a chat template. Older versions of Azure's API reject
- * `developer`, and Azure's models treat `system` in the same way.
- */
+/** Servers other than OpenAI's and Azure's apply a chat template. Older versions of Azure's API reject `developer`. */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'developer_as_system' | 'auto' {
   if (/(?:^|\.)api\.openai\.com$/.test(hostname)) return 'native'
   // On this host, Azure also serves models of other vendors, under other paths.

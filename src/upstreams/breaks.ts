@@ -17,10 +17,7 @@ const MOST_BLAMED = 4
 const ISOLATED = 2
 /** After this many broken calls, counted or not, a job is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/**
- * After this many breaks that may be its own or another job's fault, a job is *careful*: it calls a target only while no other
- * careful job does.
- */
+/** After this many breaks, a job is *careful*: it calls a target only while no other careful job does. */
 const CAREFUL = 3
 /** For this long after its last break, an isolated job is sent only to its first target. */
 export const FIRST_TARGET_ONLY_MS = 60_000
@@ -50,10 +47,7 @@ export function isCareful({ unexpected }: JobBreaks): boolean {
   return unexpected >= CAREFUL
 }
 
-/**
- * Returns how long the job must still pause before its next call. An isolated job does not pause, because its next break
- * decides.
- */
+/** An isolated job does not pause, because its next break decides. */
 export function breakPauseMs(breaks: JobBreaks, nowMs: number): number {
   const { seen, lastMs } = breaks
   if (seen < CAREFUL || isIsolated(breaks)) return 0

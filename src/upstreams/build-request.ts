@@ -22,10 +22,7 @@ export function endpointUrl(
   return url
 }
 
-/**
- * Returns alternating names and values, which undici expects. Headers from the settings replace default ones. Throws if the key
- * contains characters that are not valid in a header.
- */
+/** Returns names and values alternately. Throws if the key contains characters that are not valid in a header. */
 export function requestHeaders(
   upstream: string,
   { apiKey, headers }: Pick<UpstreamAccess, 'apiKey' | 'headers'>,
@@ -139,10 +136,7 @@ const REJECTIONS: readonly (number | null)[] = [400, 422]
 const UNSUPPORTED =
   /unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|instead|extra/i
 
-/**
- * Adds the options of a job to requests. The name of `max_tokens` differs between models, so this class remembers the name that
- * each model has accepted, and starts with the server's usual one.
- */
+/** The name of `max_tokens` differs between models, so this class remembers which name each model has accepted. */
 export class SentOptions {
   readonly #body: UpstreamSettings['body']
   readonly #usual: Name
@@ -180,10 +174,7 @@ export class SentOptions {
     if (optionsJson.includes(MAX_TOKENS)) this.#learned.set(model, nameIn(format))
   }
 
-  /**
-   * Returns the end of a request's body: the upstream's setting `body`, with the job's options instead of fields of equal
-   * names.
-   */
+  /** Returns the upstream's setting `body`, changed by the job's options, as the end of a request's body. */
   bodyEnd(format: RequestFormat, optionsJson: string): string {
     const { max_tokens, ...options }: JobOptions = JSON.parse(optionsJson)
     const fields: Record<string, unknown> = { ...this.#body, ...options }

@@ -78,10 +78,7 @@ export interface RoutingAttempt extends RoutedReply {
   /** The request has paused for this time because its calls broke, in whole milliseconds. */
   breakPausesMs: number
   hasBegun: boolean
-  /**
-   * This is true if the last call failed while more calls were in progress than the upstream has ever handled. The job is then
-   * not to blame.
-   */
+  /** If true, the last call failed amid more calls than the upstream ever handled, so the job is not to blame. */
   isBeyondProven: boolean
   /** This is null if the connection of the last call did not break. */
   broke: { readonly fails: boolean } | null
@@ -155,10 +152,7 @@ export class TargetCaller {
     }
   }
 
-  /**
-   * Pauses a job whose calls broke several times. Without patience there is no pause, because the job must fail soon anyway.
-   * Resolves with false if the signal stopped the job.
-   */
+  /** Without patience there is no pause, because the job must fail soon anyway. False if the signal stopped the job. */
   async pauseAfterBreaks(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
     const ms = breakPauseMs(breaks, this.#clock.nowMs())

@@ -16,10 +16,7 @@ export interface CallLimits {
   readonly clock: Clock
   readonly timeoutMs: number
   readonly maxAnswerBytes: number
-  /**
-   * Limits the memory of all large answers of a server: a few may arrive at once, and the others are paused until a slot is
-   * free. No answer is dropped, because it was paid for.
-   */
+  /** The memory for large answers is limited: all but a few are paused. None is dropped, because they were paid for. */
   readonly largeAnswers: FairSlots
 }
 

@@ -91,10 +91,7 @@ export class CircuitBreaker {
     return this.#trialJob === jobId
   }
 
-  /**
-   * If a trial waits for a job, makes this job's call the trial. Other calls, which start without patience even while the
-   * breaker is open, change nothing here.
-   */
+  /** If a trial waits for a job, makes this job's call the trial. Other calls change nothing. */
   began(jobId: string): void {
     if (this.phase !== 'trial' || this.#trialJob !== null) return
     this.#trialJob = jobId

@@ -24,10 +24,7 @@ import {
   TOO_LARGE,
 } from './vendor-errors.ts'
 
-/**
- * TGI, SageMaker and Bedrock respond with this status if the model fails during a call, for example because it ran out of
- * memory.
- */
+/** TGI, SageMaker and Bedrock respond with this status if the model fails during a call. */
 export const GENERATION_FAILED = 424
 /** Groq responds with this status if its service tier `flex` has no capacity. */
 export const NO_FLEX_CAPACITY = 498

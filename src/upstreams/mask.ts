@@ -105,10 +105,7 @@ interface Plain {
   readonly ends: Uint32Array
 }
 
-/**
- * Returns a text for comparisons that is the same for all spellings of a secret: it has no escapes and backslashes, and one
- * space for each run of white space.
- */
+/** Returns a text that is the same for all spellings of a secret: without escapes, and with single spaces. */
 function plainOf(spelled: string): Plain {
   const parts: string[] = []
   const starts = new Uint32Array(spelled.length)

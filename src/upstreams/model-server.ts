@@ -81,10 +81,7 @@ export interface UpstreamError {
   readonly rate?: ServerRate
 }
 
-/**
- * A server reports these rate limits, in requests and tokens per minute (Groq: requests per day). A limit that the server does
- * not report is infinite.
- */
+/** A server reports these limits per minute (Groq: requests per day). What it does not report is infinite. */
 export interface ServerRate {
   readonly limit: { readonly requests: number; readonly tokens: number }
   readonly left: { readonly requests: number; readonly tokens: number }
@@ -195,10 +192,7 @@ export interface CallRecord extends RequestFormat {
 /** `reply` is the reply of the last call. `calls` contains all calls in the order of time. */
 export interface RoutedReply {
   readonly reply: Reply
-  /**
-   * The last call went to this target (`upstream/model`). The value is null if no call was made, or if the signal ended the
-   * request between calls.
-   */
+  /** The last call went to this target (`upstream/model`); null if the request ended before or between calls. */
   readonly target: string | null
   readonly calls: readonly CallRecord[]
   /** This is the sum over all calls, including failed ones. */
@@ -223,15 +217,9 @@ export interface RequestWait {
   /** This many tries have counted against the job, in all runs. */
   readonly tries: number
   readonly breaks?: JobBreaks
-  /**
-   * The last available target of the route became unavailable at this time (Unix time). The value is null if one is available
-   * now.
-   */
+  /** The route has had no available target since this time (Unix time); null if one is available now. */
   readonly unavailableSinceMs: number | null
-  /**
-   * One of the targets last became available at this time (Unix time). The value is -Infinity if none has since this node
-   * started.
-   */
+  /** One of the targets last became available at this time (Unix time); -Infinity if none has since the start. */
   readonly availableSinceMs: number
   readonly trouble: Trouble | null
   /** The request paused for this time because connections of its calls broke, in whole milliseconds. */

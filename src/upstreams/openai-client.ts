@@ -46,17 +46,11 @@ export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models is not ready for conversations. */
 const CHECK_TIMEOUT_MS = 4_000
-/**
- * A server, or a gateway before it, sends these statuses while it is temporarily unavailable. Any other status proves that the
- * server runs.
- */
+/** A temporarily unavailable server or gateway sends these. Any other status proves that the server runs. */
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** One server may send this many answers over LARGE_ANSWER_BYTES at once. Each may take MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/**
- * This many of these slots are reserved for accounts that hold none. Because of them, two slow large answers delay only their
- * own account.
- */
+/** These slots are for accounts that hold none, so that slow large answers delay only their own account. */
 const LARGE_ANSWER_RESERVE = 1
 
 /** Matches messages of chat templates that reject a conversation because of its roles. */

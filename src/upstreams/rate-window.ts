@@ -22,17 +22,11 @@ const MINUTE_MS = 60_000
 const CELL_MS = 500
 /** After a pause, as much may be sent at once as the limit allows in this time. */
 const BURST_MS = 10_000
-/**
- * What a node holds counts as sent after this time without an exchange. A node that holds something has an exchange every
- * second.
- */
+/** Without an exchange for this time, what a node holds counts as sent. Live nodes have one every second. */
 export const HOLD_MS = 15_000
 /** Other nodes wait this long for the node whose next job did not fit. */
 const TURN_MS = 3_000
-/**
- * The server's report of what is left counts only if it is below Parley's own count by more than this fraction of the limit. A
- * smaller difference may come from timing.
- */
+/** The server's report counts only if it is below Parley's by more than this fraction, because timings differ. */
 const TOLERANCE = 0.05
 
 interface Held extends Amounts {
@@ -184,10 +178,7 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
   return { requests, tokens }
 }
 
-/**
- * Returns the time until enough of what was sent is older than a minute. Returns a second if that will not suffice, because
- * nodes hold the rest and may return it.
- */
+/** Returns a second if waiting will not suffice, because nodes hold the rest and may return it. */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)
   if (fits(needs, free)) return 0

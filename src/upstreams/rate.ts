@@ -9,10 +9,7 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/**
- * A shared rate exchanges at least this often: the first pause applies while requests wait, the second while the node holds or
- * must report something.
- */
+/** A shared rate exchanges this often: the first pause applies while requests wait, the second otherwise. */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
 /** At least and at most so many requests wait here, so that the next one is always known. Further jobs stay in the queue. */
@@ -25,10 +22,7 @@ export interface RateBook {
   /** Returns whether the rate has an effect now. A shared rate has none while a node of an earlier version is running. */
   readonly isOn: () => boolean
   readonly isShared: boolean
-  /**
-   * See `exchange` in rate-window.ts. Returns a promise only if the state is shared. If the promise rejects, nothing has
-   * changed.
-   */
+  /** See `exchange` in rate-window.ts. Only a shared state needs a promise. If it rejects, nothing has changed. */
   exchange(limits: Amounts, ask: NodeAsk): Granted | Promise<Granted>
 }
 

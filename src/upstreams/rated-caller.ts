@@ -21,10 +21,7 @@ export class RatedCaller {
     this.#weightOf = weightOf
   }
 
-  /**
-   * Does what `TargetCaller.call` does, but resolves with `leaving` if the request would have to wait while the node is
-   * stopping.
-   */
+  /** Calls like `TargetCaller.call`. Resolves with `leaving` if the request would have to wait while the node stops. */
   call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
     // A reservation before the job's turn could keep the rate from other jobs for a long time.
     return this.#caller.inTurn(target, attempt, () => this.#callWithin(target, rates, attempt))

@@ -228,10 +228,7 @@ export class ModelRouter implements Router, Routes {
     return upstreamStates(this.#table)
   }
 
-  /**
-   * Ends the requests that wait for a rate, and later ones that would have to, with a `wait`. Call this when the node stops, so
-   * that other nodes continue with them.
-   */
+  /** Ends all requests that wait for a rate, now and later, with a `wait`, so that other nodes run the jobs. */
   leaveRates(): void {
     for (const rate of ratesOf(this.#table.targets)) rate.close()
   }
@@ -266,10 +263,7 @@ export class ModelRouter implements Router, Routes {
   }
 }
 
-/**
- * Returns the targets in order. If none is available, the one that may be called soonest comes first, for example after
- * Retry-After.
- */
+/** If no target is available, the one that may be called soonest comes first. */
 function soonestFirst(targets: readonly Target[], account: string): readonly Target[] {
   if (!targets.every(({ health }) => health.isOpen(account))) return targets
   return targets.toSorted((a, b) => a.health.untilCheckMs(account) - b.health.untilCheckMs(account))
@@ -320,10 +314,7 @@ function crashMessage({ breaks }: RoutingAttempt, message: string): string {
   return `${message} It broke during ${breaks.seen} calls for this job, the last time while no other call was in progress, so the job may be what crashes the model server.`
 }
 
-/**
- * Returns the result if the signal ends the request between two calls. The message quotes the last error as a possible
- * explanation.
- */
+/** Returns the result of a stopped request. The message quotes the last error as a possible explanation. */
 function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const failed = last.kind === 'error' && calls.length > 0
   const before = failed ? ` The last error before that: ${last.message}` : ''

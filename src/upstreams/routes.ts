@@ -20,10 +20,7 @@ export interface Routes extends RouteLimits {
    * wait for a slot.
    */
   room(route: string): number
-  /**
-   * Returns whether jobs of the route may have to wait for a rate. If so, they wait in the queue, even if a caller waits for
-   * them.
-   */
+  /** Returns whether jobs of the route may wait for a rate. They wait in the queue, even if a caller waits for them. */
   isRated(route: string): boolean
   /**
    * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another
@@ -82,10 +79,7 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
   return limited.size + limitedAccounts.size === 0 ? NO_LIMITS : { limited, limitedAccounts }
 }
 
-/**
- * Returns null if one of the targets can be called without a limit, or if the account can call one of them like other accounts.
- * With a null `account`, returns the limit of all accounts.
- */
+/** Returns null if jobs need not wait for a target. With a null `account`, returns the limit of all accounts. */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
   let allowance = 0
@@ -105,10 +99,7 @@ function limitOf(targets: readonly Target[], account: string | null): RouteLimit
   return { allowance, failedJobs: [...failedJobs], ...unavailability(targets, account) }
 }
 
-/**
- * Returns the time since which no target is available (null if one is), and the reason of the last failing target. A null
- * `account` stands for all accounts.
- */
+/** Returns since when no target is available (null if one is). A null `account` stands for all accounts. */
 export function unavailability(
   targets: readonly Target[],
   account: string | null,

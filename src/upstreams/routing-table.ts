@@ -256,10 +256,7 @@ export function ratesOf(targets: readonly Target[]): ReadonlySet<Rate> {
   return new Set(targets.flatMap(({ rates }) => rates?.rates ?? []))
 }
 
-/**
- * If a target passes its checks but no job tries it for this long, no job waits for it, so it is no longer shown as
- * unavailable.
- */
+/** A target that no job has tried for this long is no longer shown as unavailable, because no job waits for it. */
 const MOST_UNTRIED_MS = 60_000
 
 function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {

@@ -29,10 +29,7 @@ class AccountHealth extends CircuitBreaker {
   /** A call of this account last failed when `TargetHealth.#successes` had this value. This is a count, not a time. */
   failedAt: number | null = null
   successes = 0
-  /**
-   * The entry of a job shows how many calls had succeeded at its last failure, and whether a call succeeded between its last
-   * two failures.
-   */
+  /** For each job: the successes at its last failure, and whether a call succeeded between its last two failures. */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
@@ -47,10 +44,7 @@ export interface HealthListener {
 
 export class TargetHealth {
   readonly all: CircuitBreaker
-  /**
-   * These functions end the pauses of isolated jobs, which may call only this target. They are called when a check was
-   * answered.
-   */
+  /** These functions end the pauses of isolated jobs, after an answered check. */
   readonly wakers = new Set<() => void>()
   readonly #accounts = new Map<string, AccountHealth>()
   readonly #clock: Clock
@@ -130,18 +124,12 @@ export class TargetHealth {
     }
   }
 
-  /**
-   * Returns whether a call succeeded between the last two failures of this job, so that the job may be the cause. False if this
-   * node has not seen the job's previous failure.
-   */
+  /** Returns whether a call succeeded between this job's last two failures, so that the job may be the cause. */
   succeededBetweenFailuresOf(account: string, jobId: string): boolean {
     return this.#accounts.get(account)?.failures.get(jobId)?.succeededBetween ?? false
   }
 
-  /**
-   * Returns whether no other job of the account has failed since the last success, so that this job may be the cause. If
-   * several jobs fail, the target is more likely to be the cause.
-   */
+  /** Returns whether only this job has failed since the last success, so that the job may be the cause. */
   failsAlone(account: string, jobId: string): boolean {
     for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
       if (other !== jobId && successes === this.#successes) return false
@@ -159,10 +147,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.successes ?? 0
   }
 
-  /**
-   * Call this when all tries of a job have failed. The account must wait, unless another of its calls has succeeded since the
-   * count was `successesBefore`.
-   */
+  /** Call this when all tries of a job failed. The account waits unless it had successes after `successesBefore`. */
   giveUp(account: string, trouble: Trouble, successesBefore: number): void {
     const own = this.#accounts.get(account)
     if (own === undefined || own.successes > successesBefore || !this.isCallable(account)) return
@@ -188,10 +173,7 @@ export class TargetHealth {
     if (trouble === null) for (const wake of this.wakers) wake()
   }
 
-  /**
-   * The circuit breaker to report to operators: at least one account waits, and no call has succeeded since. It is null if
-   * calls of other accounts succeed.
-   */
+  /** Operators see this breaker if an account waits and no call succeeds. Successes of other accounts make it null. */
   get reported(): CircuitBreaker | null {
     if (this.all.unavailableSinceMs !== null) return this.all
     for (const own of this.#accounts.values()) {

@@ -25,10 +25,7 @@ export interface TargetRates {
   readonly sizes: RequestSizes
 }
 
-/**
- * Learns how many tokens requests use: per byte of their conversation, and in addition, for the answer and what the chat
- * template adds.
- */
+/** Learns how many tokens requests use: per byte of input, and for the answer and the chat template. */
 class RequestSizes {
   readonly #perByte = new Estimate(USUAL_TOKENS_PER_BYTE)
   readonly #more = new Estimate(USUAL_OUTPUT_TOKENS)
@@ -73,10 +70,7 @@ export interface RateLimits {
   readonly tokens_per_minute?: number | null | undefined
 }
 
-/**
- * Returns a function that finds the rates of a target (null if it has none). If several public models set limits for the same
- * target, the lowest ones apply.
- */
+/** If several public models set limits for the same target, the lowest ones apply. */
 export function targetRates(
   upstreams: ReadonlyMap<string, { readonly rate?: RateLimits }>,
   models: { readonly [name: string]: ModelSettings },

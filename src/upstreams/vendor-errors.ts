@@ -15,10 +15,7 @@ export const NO_CREDIT_CODES: readonly (string | null)[] = [
 ]
 /** Messages about missing credit contain these texts. Gateways quote a code in the message, and some servers send no code. */
 export const NO_CREDIT = /\binsufficient_quota\b|\bused all available credits\b|\binsufficient balance\b/i
-/**
- * OpenAI sends this message if no credit is left. Google also sends it for each of its rate limits, but with the time of the
- * next try.
- */
+/** OpenAI sends this if no credit is left. Google sends it for each rate limit, but with the time of the next try. */
 export const NO_QUOTA = /exceeded your current quota/i
 /** OpenAI sends this message for a request that exceeds a limit even without other requests, so that waiting does not help. */
 export const TOO_LARGE =
@@ -88,10 +85,7 @@ export const POLICY_CODES: readonly unknown[] = [
   // Portkey sends this code if a guardrail denies the request or the answer.
   'hooks_failed',
 ]
-/**
- * xAI, OpenAI's reasoning models, LiteLLM and DeepSeek report a breach of content policy with these messages, without such a
- * code.
- */
+/** xAI, OpenAI's reasoning models, LiteLLM and DeepSeek report a breach of policy with these messages. */
 export const POLICY_WORDS =
   /^content violates usage guidelines|your prompt was flagged as|\bContentPolicyViolationError\b|^content exists risk/i
 
@@ -183,10 +177,7 @@ export function errorWords(value: unknown, depth = 0): string | null {
   return null
 }
 
-/**
- * Returns what the provider behind OpenRouter sent in `metadata.raw`, often as JSON text; null if there is nothing.
- * OpenRouter's own message is always "Provider returned error".
- */
+/** Returns what the provider behind OpenRouter sent. OpenRouter's own message is always "Provider returned error". */
 export function providerError(error: object): unknown {
   if (!('metadata' in error) || !isObject(error.metadata)) return null
   const { raw } = error.metadata
