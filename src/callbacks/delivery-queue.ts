@@ -21,7 +21,7 @@ import { DeferredDeliveries, type Deliveries, type Delivery, deferred } from './
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
 const MAX_CLAIMED = 128
-/** While deliveries are in flight, fewer callbacks than this are not taken, because each statement costs a transaction. */
+/** While deliveries are in flight, the queue takes at least this many at once, because each statement is a transaction. */
 const MIN_CLAIMED = 32
 /** One poll may take at most this many callbacks only to defer them, because each deferral is a write. */
 const MAX_DEFERRED = 2048

@@ -17,7 +17,7 @@ const MOST_BLAMED = 4
 const ISOLATED = 2
 /** After this many broken calls, counted or not, a job is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/** After this many breaks, a job is *careful*: it calls a target only while no other careful job does. */
+/** After this many unexpected breaks, a job is *careful*: only one careful job at a time calls a target. */
 const CAREFUL = 3
 /** For this long after its last break, an isolated job is sent only to its first target. */
 export const FIRST_TARGET_ONLY_MS = 60_000
@@ -65,7 +65,7 @@ export interface BrokenCall {
   readonly blame: 'none' | 'unexpected' | 'counted' | 'certain'
 }
 
-/** One break, which several calls may share. */
+/** Several calls may share one break. */
 interface BreakEvent {
   readonly inProgress: number
   readonly answered: Answered

@@ -152,7 +152,7 @@ export class TargetCaller {
     }
   }
 
-  /** Without patience there is no pause, because the job must fail soon anyway. False if the signal stopped the job. */
+  /** A job without patience does not pause, because it must fail soon. Resolves with false if the signal stopped the job. */
   async pauseAfterBreaks(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
     const ms = breakPauseMs(breaks, this.#clock.nowMs())

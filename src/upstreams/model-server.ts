@@ -146,9 +146,7 @@ export interface ModelServer {
 
 /** A model's chat template rejects these conversations, so they are sent as `no_system`. */
 export interface LearnedRoles {
-  /**
-   * `system`: any system message. `irregular`: system messages that are not the first message, and roles that do not alternate.
-   */
+  /** `system`: any system message. `irregular`: later system messages, and roles that do not alternate. */
   readonly rejects: 'system' | 'irregular'
   /** The assumption ends at this time (Unix time). */
   readonly untilMs: number
@@ -204,7 +202,7 @@ export interface RoutedReply {
 /** Counts the calls of a job whose connection broke, over all runs. */
 export interface JobBreaks {
   readonly seen: number
-  /** These broke at targets that had answered other jobs since their previous break. */
+  /** These calls broke at targets that had answered other jobs since the previous break there. */
   readonly unexpected: number
   readonly counted: number
   /** The last connection broke at this time (Unix time). */
@@ -240,6 +238,7 @@ export interface Router {
 
 export interface ModelRequest {
   readonly jobId: string
+  /** Earlier runs made this many tries that count against the job. */
   readonly tries: number
   readonly breaks?: JobBreaks
   /** Accounts share the slots of an upstream. */

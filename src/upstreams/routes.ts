@@ -6,9 +6,7 @@ import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './routing-table.ts'
 
 export interface Routes extends RouteLimits {
-  /**
-   * Returns the key of the targets that the job may be sent to: their names in order. The key is empty if none is configured.
-   */
+  /** Returns the names of the targets that the job may be sent to, in order; empty if none is configured. */
   routeOf(job: RoutedJob): string
   /**
    * Returns how many more jobs of the route can start now, which may be negative. That is the number of free slots at the
@@ -56,7 +54,7 @@ export interface RouteLimit {
   readonly allowance: number
   /** These jobs failed last. They are started only if there are no others. */
   readonly failedJobs: readonly string[]
-  /** The last available target became unavailable at this time (Unix time). The value is null if a target is available. */
+  /** No target has been available since this time (Unix time). The value is null if a target is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: Trouble | null
 }

@@ -35,7 +35,7 @@ export interface Target {
 }
 
 export interface Candidates {
-  /** The names of the targets in order. The queue identifies routes by this key. */
+  /** The key lists the names of the targets in order. The queue identifies routes by it. */
   readonly key: string
   readonly targets: readonly Target[]
   /** These jobs wait on this node for a rate, a slot or their turn at a target. */

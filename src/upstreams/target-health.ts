@@ -129,7 +129,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.failures.get(jobId)?.succeededBetween ?? false
   }
 
-  /** Returns whether only this job has failed since the last success, so that the job may be the cause. */
+  /** Returns whether no other job of the account has failed since the last success, so that this job may be the cause. */
   failsAlone(account: string, jobId: string): boolean {
     for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
       if (other !== jobId && successes === this.#successes) return false
