@@ -1,7 +1,4 @@
-/**
- * Makes one attempt to deliver a callback: waits for memory for its body, loads it, sends it, and records the result. The
- * delivery queues use it.
- */
+/** Makes one attempt to deliver a callback: waits for memory for the body, loads it, sends it, and records the result. */
 import type { Clock } from '../clock.ts'
 import type { CallbackEvent } from '../job/job.ts'
 import { endingOf, jobRecordJson, type MetadataById, NO_METADATA } from '../job/job-record.ts'
@@ -18,10 +15,11 @@ import { type Health, healthOf } from './receiver-limit.ts'
 import { nextAttempt } from './retry-schedule.ts'
 
 /**
- * How long a delivery may occupy a slot while it waits for bytes. Less than `LEASE_SLACK_MS`, so that its lease lasts longer.
+ * A delivery may wait this long for memory while it occupies a slot. The wait must be shorter than `LEASE_SLACK_MS`
+ * (dispatcher.ts), so that the lease of the delivery also covers the attempt.
  */
 const MAX_BYTES_WAIT_MS = 15_000
-/** A body up to this size neither waits for bytes nor counts, because slots limit how many such bodies there are. */
+/** Bodies up to this size are not counted in the memory budget, because the number of slots already limits their memory. */
 const SMALL_BODY_BYTES = 16 * 1024
 const NO_ACCOUNT = 'not sent: the account of the job no longer exists, so there is no secret to sign with'
 const OVERDUE = 'not retried: the receiver is failing, and too many callbacks are waiting for it'
@@ -30,15 +28,15 @@ export interface CallbackSenderOptions {
   readonly store: Pick<Store, 'loadCallback' | 'recordCallback' | 'metadataOf'>
   readonly poster: Poster
   readonly clock: Clock
-  /** From 0 up to but not including 1. */
+  /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
-  /** The pause before each attempt, in seconds. */
+  /** Each attempt is preceded by its pause, so a callback has as many attempts as pauses. */
   readonly pausesS: readonly number[]
-  /** Limits the bodies in memory, so that an account with slow receivers leaves enough memory for others. */
+  /** Each account may use a limited part of this memory, so that an account with slow receivers leaves memory for others. */
   readonly bytes: ByteShare
-  /** Called after the record of an attempt, or of the end of all attempts, was stored. */
+  /** The sender calls this after the store has recorded an attempt or a permanent failure. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** Called with errors of operations that are retried. */
+  /** The sender calls this with each error of a store operation, and then retries the operation. */
   readonly onError: (error: unknown) => void
 }
 
@@ -65,7 +63,6 @@ const GONE: SendResult = { kind: 'gone' }
 
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
-  /** The deliveries that wait for bytes. */
   readonly #waits = new Set<Stop>()
   #state: 'running' | 'stopping' | 'cut off' = 'running'
 
@@ -79,7 +76,6 @@ export class CallbackSender {
     return isSmall ? this.#sendBody(delivery) : this.#sendWithin(delivery)
   }
 
-  /** Records the attempt, and when the callback is due again. */
   record(delivery: Delivery, { result, atMs }: Sent): Promise<void> {
     const { clock, random, pausesS } = this.#options
     const { attempt, tries } = delivery.callback
@@ -103,19 +99,19 @@ export class CallbackSender {
     return this.#recordFailed(delivery, OVERDUE)
   }
 
-  /** Stops loading bodies. Attempts in progress may finish. */
+  /** Prevents further attempts. Attempts in progress may finish. */
   stop(): void {
     this.#state = 'stopping'
     for (const wait of this.#waits) wait.now('release')
   }
 
-  /** Aborts the attempts in progress. They do not count, and their callbacks are due at once. */
+  /** Aborts the attempts in progress. Aborted attempts do not count, and their callbacks are due at once. */
   cutOff(): void {
     this.#state = 'cut off'
     void this.#options.poster.close()
   }
 
-  /** Waits for bytes. False if that took too long, or if bodies are no longer loaded. */
+  /** Resolves with false if no memory became free in time, or if the sender was stopped. */
   async #reserve(account: string, bytes: number): Promise<boolean> {
     const stop = new Stop()
     const cancel = this.#options.clock.after(MAX_BYTES_WAIT_MS, () => stop.now('timeout'))
@@ -126,7 +122,6 @@ export class CallbackSender {
     return reserved
   }
 
-  /** Sends the callback when there is memory for its body. */
   async #sendWithin(delivery: Delivery): Promise<SendResult> {
     const { account, bodyBytes } = delivery.callback
     const bytes = callbackBytes(bodyBytes)
@@ -143,7 +138,7 @@ export class CallbackSender {
     const { attempt } = delivery
     const body = await this.#load(delivery)
     if (body === 'given up') return NOT_SENT
-    // This node may have taken the callback again, because its lease had expired. Then it must still be sent.
+    // If this node has taken the callback again since, because the lease had expired, the callback must still be sent.
     if (!body) return delivery.attempt === attempt ? GONE : NOT_SENT
     const { secrets } = body
     if (secrets === null) {
@@ -160,7 +155,7 @@ export class CallbackSender {
     const { jobId, bodyBytes } = callback
     const load = async () => {
       const body = await store.loadCallback({ jobId, attempt, bodyBytes })
-      // A separate read, so that callbacks without metadata have no additional cost.
+      // Metadata is read separately, so that callbacks without metadata need only one read.
       const metadata = body?.callback.include?.includes('metadata')
         ? await store.metadataOf([jobId])
         : NO_METADATA
@@ -179,7 +174,7 @@ export class CallbackSender {
   async #write(delivery: Delivery, next: CallbackNext, made: CallbackAttempt): Promise<void> {
     const { store, clock, onAttempt, onError } = this.#options
     const { jobId } = delivery.callback
-    // The attempt is read for each try, because this node may take the callback again during the tries.
+    // `delivery.attempt` is read at each try, because this node may take the callback again between two tries.
     const write = () => {
       const attempt = { ...made, attempt: delivery.attempt }
       return store.recordCallback({ jobId, attempt, next, nowMs: clock.nowMs() })
@@ -188,7 +183,7 @@ export class CallbackSender {
     if (recorded === true) onAttempt(delivery.callback, made, next.kind)
   }
 
-  /** Whether this node aborted the attempt, so that the result shows nothing about the receiver. */
+  /** Returns whether this node aborted the attempt. The result then shows nothing about the receiver. */
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }
@@ -196,11 +191,11 @@ export class CallbackSender {
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
-  /** Present if the body includes the metadata of the job. */
+  /** The field is present if the caller asked for the job's metadata in the callback. */
   readonly metadata?: MetadataById
 }
 
-/** Builds the signed POST of SPEC §6, or that of an event. The payload is sent as the stored text. */
+/** Builds the signed POST (SPEC §6). The payload is inserted as stored text, because parsing could change numbers. */
 export function callbackRequest(signable: SignableBody, nowMs: number): PostRequest {
   const { callback, view, secrets, metadata } = signable
   const body = callback.event
@@ -211,7 +206,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
     url: callback.url,
     body,
     headers: {
-      // Comes first, because the caller's headers may replace it.
+      // The caller's headers come later, because they may replace `traceparent`.
       ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
       ...callback.headers,
       'content-type': 'application/json',
@@ -222,7 +217,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
   }
 }
 
-/** The body of an event. It is the same in every attempt, so that receivers can recognize repetitions. */
+/** The body is the same in every attempt, so that receivers can recognize a repetition. */
 function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,

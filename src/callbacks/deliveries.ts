@@ -1,6 +1,6 @@
 /**
- * The deliveries that this node holds, from the claim of each until it is recorded or returned to the store, and the counts
- * that the concurrency limits look at. Every change of state passes through here, so the counts always agree with the states.
+ * Keeps the deliveries that this node holds, with the counts that the concurrency limits need, and remembers deferred ones.
+ * Only `Deliveries` changes the state of a delivery, so the counts always agree with the states.
  *
  *     claimed ──→ waiting ──→ sending ──→ recording ──→ removed
  *        │           │           └── not sent after all: removed, and returned to the store
@@ -9,7 +9,12 @@
  */
 
 import { Counts, type ReadonlyCounts } from '../sharing/counts.ts'
-import type { DeliveryQueueName, DueCallback } from '../store/callback-store.ts'
+import type {
+  DeferredCallback,
+  DeliveryQueueName,
+  DueCallback,
+  TakenBefore,
+} from '../store/callback-store.ts'
 import { TransientMap } from '../transient-map.ts'
 import type { InFlight } from './concurrency-limits.ts'
 import type { Receiver } from './receiver-limit.ts'
@@ -20,15 +25,14 @@ import type { Receiver } from './receiver-limit.ts'
  */
 export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
-/** Only `Deliveries` changes a delivery. */
 export interface Delivery {
   readonly callback: DueCallback
   readonly queue: DeliveryQueueName
   readonly receiver: Receiver
-  /** The attempt under which this node holds the callback. Every write about the delivery names it. */
+  /** This node holds the callback under this attempt. The store ignores writes that name an earlier attempt. */
   attempt: number
   state: DeliveryState
-  /** Whether, when the attempt began, the receiver had not yet been proven to respond. */
+  /** This is true if the receiver was not yet proven to respond when the attempt began. */
   isUnproven: boolean
 }
 
@@ -38,24 +42,23 @@ export class Deliveries {
   readonly #toOrigin = new Counts<string>()
   readonly #queues = { first: this.#emptyQueue(), retry: this.#emptyQueue() }
 
-  /** The counts for the limits of a delivery queue. */
   inFlight(queue: DeliveryQueueName): InFlight {
     return this.#queues[queue]
   }
 
-  /** Attempts in progress, by receiver. */
   get toReceiver(): ReadonlyCounts<Receiver> {
     return this.#toReceiver
   }
 
-  /** Waiting deliveries by receiver, in the order in which they started to wait. */
+  /** Returns waiting deliveries by receiver. The delivery that has waited longest comes first. */
   waiting(queue: DeliveryQueueName): ReadonlyMap<Receiver, ReadonlySet<Delivery>> {
     return this.#queues[queue].waitingByReceiver
   }
 
   /**
-   * Returns whether this node already holds the callback, because its clock has jumped or the delivery has waited longer than
-   * its lease. If so, the delivery continues under the attempt of the new claim.
+   * Returns whether this node already holds the callback. The store hands out such a callback again if this node's clock has
+   * jumped, or if the delivery has waited longer than its lease. The delivery then continues under the attempt of the new
+   * claim.
    */
   renew({ jobId, attempt }: DueCallback): boolean {
     const delivery = this.#byJob.get(jobId)
@@ -80,7 +83,6 @@ export class Deliveries {
     this.#change(delivery, state)
   }
 
-  /** A second call does nothing. */
   remove(delivery: Delivery): void {
     if (delivery.state === 'removed') return
     this.#change(delivery, 'removed')
@@ -132,4 +134,61 @@ export class Deliveries {
 
 function slotsOf(state: DeliveryState): 0 | 1 {
   return state === 'sending' || state === 'recording' ? 1 : 0
+}
+
+/**
+ * At most this many deliveries are remembered for all receivers. One receiver can use half of the space that the others leave.
+ */
+const MAX_REMEMBERED = 100_000
+/** A deferred delivery is due again after this time, unless it is taken before. */
+const DEFER_MS = 60_000
+/** For a failing receiver the time is longer, so that the many callbacks of a dead receiver are seldom read. */
+const DEFER_FAILING_MS = 600_000
+
+export function deferred({ callback, attempt, receiver }: Delivery, nowMs: number): DeferredCallback {
+  const inMs = receiver.isFailing ? DEFER_FAILING_MS : DEFER_MS
+  return { jobId: callback.jobId, attempt, dueAtMs: nowMs + inMs }
+}
+
+export class DeferredDeliveries {
+  /** The inner map counts the attempts of each job's callback. The delivery that was deferred first comes first. */
+  readonly #byReceiver = new Map<Receiver, Map<string, number>>()
+  #total = 0
+
+  get isEmpty(): boolean {
+    return this.#total === 0
+  }
+
+  get receivers(): Iterable<Receiver> {
+    return this.#byReceiver.keys()
+  }
+
+  /**
+   * Call this only after the store has recorded the deferral, because the store refuses to hand out a delivery before that. If
+   * the space is used up, a delivery is not remembered, and becomes due later.
+   */
+  add(deliveries: readonly Delivery[]): void {
+    for (const { callback, attempt, receiver } of deliveries) {
+      const attempts = this.#byReceiver.get(receiver) ?? new Map<string, number>()
+      const before = attempts.size
+      if (before >= MAX_REMEMBERED - this.#total) continue
+      attempts.set(callback.jobId, attempt - 1)
+      this.#byReceiver.set(receiver, attempts)
+      this.#total += attempts.size - before
+    }
+  }
+
+  take(receiver: Receiver, max: number): TakenBefore[] {
+    const attempts = this.#byReceiver.get(receiver)
+    if (!attempts) return []
+    const taken: TakenBefore[] = []
+    for (const [jobId, count] of attempts) {
+      if (taken.length === max) break
+      taken.push({ jobId, attempts: count })
+      attempts.delete(jobId)
+    }
+    this.#total -= taken.length
+    if (attempts.size === 0) this.#byReceiver.delete(receiver)
+    return taken
+  }
 }

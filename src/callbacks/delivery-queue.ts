@@ -1,6 +1,6 @@
 /**
  * One of a node's two delivery queues: takes due callbacks from the store while slots are free, and sends each when its
- * receiver has capacity. Until then, a callback waits on this node, or is deferred in the store and taken again later.
+ * receiver has capacity. Until then, a callback waits on this node or is deferred in the store.
  */
 import type { Clock } from '../clock.ts'
 import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'
@@ -17,17 +17,15 @@ import {
   onlyReserveLeft,
   sharedSlots,
 } from './concurrency-limits.ts'
-import { DeferredDeliveries, deferred } from './deferred-deliveries.ts'
-import type { Deliveries, Delivery } from './deliveries.ts'
+import { DeferredDeliveries, type Deliveries, type Delivery, deferred } from './deliveries.ts'
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
-/** Maximum callbacks that one statement takes. */
 const MAX_CLAIMED = 128
-/** While deliveries are in flight, taking fewer callbacks than this is not worth a transaction. */
+/** While deliveries are in flight, the queue takes at least this many at once, because each statement is a transaction. */
 const MIN_CLAIMED = 32
-/** How many callbacks one poll may take only to defer them. Each costs a write. */
+/** One poll may take at most this many callbacks only to defer them, because each deferral is a write. */
 const MAX_DEFERRED = 2048
-/** How often to check whether there is capacity for deliveries that wait or were deferred. */
+/** The queue checks this often whether deliveries that wait or were deferred can be sent. */
 const RECHECK_MS = 100
 
 export interface DeliveryQueueOptions {
@@ -39,9 +37,8 @@ export interface DeliveryQueueOptions {
   readonly receivers: Receivers
   readonly sender: CallbackSender
   readonly clock: Clock
-  /** How long a taken callback stays with this node. */
   readonly leaseMs: number
-  /** A callback that has been pending for longer than this is overdue: all attempts of its schedule take less time. */
+  /** A callback that has been pending for longer is overdue. The whole schedule of attempts takes less time. */
   readonly maxOwedMs: number
   readonly onError: (error: unknown) => void
 }
@@ -50,20 +47,16 @@ export class DeliveryQueue {
   readonly #options: DeliveryQueueOptions
   readonly #inFlight: InFlight
   readonly #deferred = new DeferredDeliveries()
-  /** The receivers for which this queue is taking deferred deliveries from the store. */
   readonly #claimingFor = new Set<Receiver>()
-  /** Whether the store may have callbacks that are due. */
+  /** This is true if the store may have callbacks that are due. Otherwise, no statement is needed. */
   #mayBeDue = true
   #isClaiming = false
-  /** Callbacks to take before others that have been due for longer. */
   #overtaking: TakenBefore[] = []
   #isOvertaking = false
   #endedSincePoll = 0
   #cancelRecheck: (() => void) | null = null
   #isStopped = false
-  /** How many operations are in progress: taking, sending, returning to the store. */
   #operations = 0
-  /** Resolves when the queue is stopped and no operation is in progress. */
   readonly #ended = Promise.withResolvers<void>()
 
   constructor(options: DeliveryQueueOptions) {
@@ -71,10 +64,7 @@ export class DeliveryQueue {
     this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  /**
-   * Call this when a callback has become due. It overtakes earlier ones if its account can use a slot that their accounts
-   * cannot.
-   */
+  /** The callback overtakes earlier ones if its account may use the reserve and their accounts may not. */
   notify(account: string, jobId: string): void {
     const { limits } = this.#options
     this.#mayBeDue = true
@@ -88,7 +78,7 @@ export class DeliveryQueue {
 
   /**
    * Call this when callbacks may have become due. If accounts occupy all slots that they may have, and few slots became free
-   * since the previous poll, more of their callbacks are taken and deferred, to find those of other accounts behind them.
+   * since the previous poll, the queue takes and defers more of their callbacks, to find those of other accounts behind them.
    */
   poll(): void {
     const { limits } = this.#options
@@ -107,7 +97,7 @@ export class DeliveryQueue {
     )
   }
 
-  /** Takes no more callbacks, and returns waiting deliveries to the store. Resolves when nothing is in flight. */
+  /** Takes no more callbacks, and returns waiting deliveries to the store. Resolves once no delivery is in flight. */
   async stop(): Promise<void> {
     const { deliveries, name } = this.#options
     this.#isStopped = true
@@ -123,8 +113,8 @@ export class DeliveryQueue {
     try {
       await operation()
     } catch (error) {
-      // There is nothing else to do: callbacks that this node holds are due again when their lease ends, and the next poll,
-      // within a second, tries again.
+      // No more can be done here. The callbacks that this node holds become due again when their lease ends, and the next poll
+      // runs within a second.
       this.#options.onError(error)
     }
     this.#endOperation()
@@ -143,7 +133,7 @@ export class DeliveryQueue {
     if (free() >= min) void this.#run(() => this.#claimWhile(() => Math.min(free(), MAX_CLAIMED)))
   }
 
-  /** @param nextCount returns how many callbacks to take next; 0 or less ends the loop */
+  /** `nextCount` returns how many callbacks to take next; 0 or less ends the loop. */
   async #claimWhile(nextCount: () => number): Promise<void> {
     if (this.#isClaiming || this.#isStopped) return
     const { store, node, name, clock } = this.#options
@@ -175,7 +165,6 @@ export class DeliveryQueue {
     }
   }
 
-  /** Takes deferred deliveries of the receiver, if it has capacity now. */
   #claimDeferredFor(receiver: Receiver): void {
     const { limits, deliveries, name } = this.#options
     if (this.#deferred.isEmpty || this.#isStopped || this.#claimingFor.has(receiver)) return
@@ -197,7 +186,6 @@ export class DeliveryQueue {
 
   // ---- Sending, waiting, deferring ----
 
-  /** Decides what to do with callbacks that this node has taken. */
   async #dispatch(claimed: readonly DueCallback[]): Promise<void> {
     const { name, limits, deliveries, receivers, clock, maxOwedMs } = this.#options
     const toDefer: Delivery[] = []
@@ -232,7 +220,7 @@ export class DeliveryQueue {
       const sent = await sender.send(delivery)
       if (sent.kind === 'not sent') await this.#release([delivery])
       if (sent.kind === 'sent') {
-        // The receiver has responded, so it can get the next delivery now. The slot is free only after the attempt is recorded.
+        // The receiver has responded, so it can get the next delivery. The slot stays occupied until the attempt is recorded.
         deliveries.move(delivery, 'recording')
         receiver.learn(sent.health)
         this.#sendWaiting()
@@ -241,7 +229,7 @@ export class DeliveryQueue {
     } catch (error) {
       this.#options.onError(error)
     }
-    // While the slots are not short, another free one makes no difference to waiting deliveries.
+    // The receiver got capacity when it responded. Waiting deliveries need the slot only if slots are short.
     const freesMore = delivery.state !== 'recording' || onlyReserveLeft(limits, this.#inFlight)
     deliveries.remove(delivery)
     this.#endedSincePoll += 1
@@ -267,15 +255,12 @@ export class DeliveryQueue {
         if (!maySend(limits, this.#inFlight, receiver)) break
         this.#send(delivery)
       }
-      // The receiver hangs or fails, so the wait could be long.
+      // A failing receiver may take long to recover, and its deliveries must not occupy this node's waiting room until then.
       if (receiver.isFailing && waiting.size > 0) void this.#run(() => this.#defer([...waiting]))
     }
   }
 
-  /**
-   * Defers deliveries whose receivers have no capacity. This node forgets them before the write, because they may be taken
-   * again right after it.
-   */
+  /** Removes deliveries before the write, because this node may take their callbacks again right after it. */
   async #defer(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
     const { store, node, deliveries, clock } = this.#options
@@ -289,7 +274,7 @@ export class DeliveryQueue {
     this.#recheckSoon()
   }
 
-  /** Returns deliveries to the store without an attempt. They are due at once. */
+  /** Returns deliveries to the store without an attempt. Their callbacks are due at once. */
   async #release(given: readonly Delivery[]): Promise<void> {
     if (given.length === 0) return
     const { store, node, deliveries, clock } = this.#options
@@ -301,10 +286,7 @@ export class DeliveryQueue {
     )
   }
 
-  /**
-   * Checks for capacity later, while a delivery waits or is deferred. The other delivery queue, or another receiver of the same
-   * origin or account, may have freed some by then.
-   */
+  /** Checks again later, because no event shows that the other queue or another receiver has freed capacity. */
   #recheckSoon(): void {
     const { clock, deliveries, name } = this.#options
     const isNeeded = deliveries.waiting(name).size > 0 || !this.#deferred.isEmpty

@@ -1,10 +1,10 @@
-/** The callback dispatcher with large bodies, which are loaded late and within a budget. */
+/** Tests the callback dispatcher with large bodies, which are loaded late and within a budget. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { instead, refusing, STALL, start } from '../../test/support/dispatcher-scene.ts'
 
-/** A delivery that has waited for bytes for this long is returned to the store. */
+/** After waiting for memory for this long, a delivery is returned to the store. */
 const BYTES_WAIT_MS = 15_000
 const MIB = 1024 * 1024
 

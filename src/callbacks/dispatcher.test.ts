@@ -1,4 +1,4 @@
-/** The callback dispatcher with real receivers and a real store. */
+/** Tests the callback dispatcher with real receivers and a real store. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'

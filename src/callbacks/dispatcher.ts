@@ -1,6 +1,6 @@
 /**
- * The callback dispatcher of a node. It owns the node's deliveries and runs its two delivery queues: one for first attempts,
- * and one for retries, so that many retries do not delay a new callback.
+ * The callback dispatcher of a node runs two delivery queues: one for first attempts, and one for retries, so that many retries
+ * do not delay a new callback.
  */
 import { PollingLoop } from '../polling-loop.ts'
 import type { CallbackStore, DeliveryQueueName } from '../store/callback-store.ts'
@@ -11,19 +11,16 @@ import { DeliveryQueue } from './delivery-queue.ts'
 import { Receivers } from './receiver-limit.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
-/** How often to poll the store for callbacks that have become due. */
 const POLL_MS = 1000
-/** How much longer a lease lasts than an attempt. A lease expires only if the response to `takeCallbacks` was lost. */
+/** A lease outlasts an attempt by this time. It expires only if the response to `takeCallbacks` was lost. */
 const LEASE_SLACK_MS = 30_000
-/** How long shutdown waits for deliveries in progress. Aborted ones are sent again later. */
+/** Shutdown waits this long for deliveries in progress, and then aborts them. */
 const STOP_GRACE_MS = 5000
 
 export interface CallbackDispatcherOptions extends CallbackSenderOptions {
   readonly store: CallbackStore & Pick<Store, 'metadataOf'>
   readonly node: string
-  /** The time limit of an attempt. */
   readonly timeoutMs: number
-  /** Maximum deliveries in flight of each delivery queue. */
   readonly slots: Readonly<Record<DeliveryQueueName, number>>
   readonly slotsPerOrigin: number
 }
@@ -58,20 +55,17 @@ export class CallbackDispatcher {
     this.#polling.start()
   }
 
-  /** Call this when this node has settled a job of the account that has a callback. */
+  /** Call this when this node has settled a job that has a callback. */
   notify(account: string, jobId: string): void {
     this.#queues.first.notify(account, jobId)
   }
 
-  /** The number of deliveries that occupy a slot, by delivery queue. */
   get inFlight(): Readonly<Record<DeliveryQueueName, number>> {
     const inFlight = (name: DeliveryQueueName) => this.#deliveries.inFlight(name).occupied.total
     return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
-  /**
-   * Stops the dispatcher. Resolves when nothing is in flight. Deliveries that were not sent or were aborted are due at once.
-   */
+  /** Resolves when nothing is in flight. Deliveries that were not sent, or were aborted, are due at once. */
   async stop(): Promise<void> {
     const { clock, poster } = this.#options
     this.#sender.stop()
@@ -82,7 +76,7 @@ export class CallbackDispatcher {
     await poster.close()
   }
 
-  /** Does not await the queues, because a slow one must not delay the next poll of the other one. */
+  /** Does not await the queues, so that a slow queue does not delay the next poll of the other one. */
   #poll(): void {
     for (const queue of Object.values(this.#queues)) queue.poll()
   }

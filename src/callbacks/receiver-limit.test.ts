@@ -12,7 +12,7 @@ function start() {
   return { inUse, receivers: new Receivers(MAX_LIMIT, inUse) }
 }
 
-/** Ends all attempts for which the receiver has capacity with this result. */
+/** Ends as many attempts as the receiver has capacity for, each with this result. */
 function learnFromAll(receiver: Receiver, health: Health): void {
   for (let left = receiver.limit; left > 0; left--) receiver.learn(health)
 }

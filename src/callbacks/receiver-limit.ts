@@ -1,26 +1,27 @@
 /**
- * The receivers of callbacks, and how many concurrent attempts each has capacity for. A receiver is an origin (scheme, host and
- * port) together with an account, so that callbacks of one account to a hanging server do not delay those of another account.
- * The limit is learned by additive increase and multiplicative decrease: a success raises it by one, an overload halves it. So
- * a hanging receiver occupies few slots, an overloaded one gets fewer attempts, and a recovered one soon gets as many as
+ * Decides how many concurrent attempts each receiver of callbacks may get. A receiver is an origin (scheme, host and port)
+ * together with an account, so that callbacks of one account to a hanging server do not delay those of another account.
+ *
+ * The limit adapts by additive increase and multiplicative decrease: a success raises the limit by one, an overload halves the
+ * limit. A hanging receiver therefore occupies few slots, and a receiver that has recovered soon gets as many attempts as
  * before.
  */
 import type { PostResult } from '../net/post.ts'
 import type { ReadonlyCounts } from '../sharing/counts.ts'
 
-/** The limit of a new receiver, and the lowest limit. */
 const MIN_LIMIT = 2
-/** After this many failures in a row, a receiver counts as failing. A single one may be a coincidence. */
+/** After this many failures in a row, a receiver counts as failing. One failure may be a coincidence. */
 const FAILURES_IN_A_ROW = 2
-/** How many receivers are remembered. Those with attempts in progress may exceed it. */
+/** More receivers than this are remembered only while they have attempts in progress. */
 const MAX_REMEMBERED = 10_000
-/** Statuses of an overloaded receiver, or of a gateway that cannot reach the receiver. */
+/** An overloaded receiver, or a gateway that cannot reach the receiver, responds with these statuses. */
 const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]
 
-/** What an attempt shows about its receiver. */
 export type Health = 'coping' | 'overloaded' | 'unknown'
 
-/** A receiver that responds with 404 or 500 is not overloaded. An attempt that was not sent shows nothing. */
+/**
+ * A receiver that responds with 404 or 500 still copes with the load. An attempt that was refused before sending shows nothing.
+ */
 export function healthOf(result: PostResult): Health {
   if (result.kind === 'refused') return 'unknown'
   return result.kind === 'answered' && !OVERLOADED_STATUSES.includes(result.status) ? 'coping' : 'overloaded'
@@ -40,12 +41,11 @@ export class Receiver {
     this.#maxLimit = maxLimit
   }
 
-  /** How many concurrent attempts the receiver has capacity for. */
   get limit(): number {
     return this.#limit
   }
 
-  /** Whether the receiver coped with the last attempt that showed anything about it. */
+  /** Returns whether the receiver coped with the last attempt. Attempts of unknown health do not count. */
   get isProven(): boolean {
     return this.#isKnown && this.#failuresInARow === 0
   }
@@ -65,14 +65,13 @@ export class Receiver {
   }
 }
 
-/** Finds the receiver of a callback. Forgets the least recently used receivers. */
+/** Finds the receiver of a callback, and forgets the least recently used receivers. */
 export class Receivers {
   readonly #maxLimit: number
   readonly #inUse: ReadonlyCounts<Receiver>
-  /** Least recently used first. */
   readonly #all = new Map<string, Receiver>()
 
-  /** @param inUse attempts in progress; receivers with attempts are not forgotten */
+  /** Receivers with attempts in `inUse` are not forgotten. */
   constructor(maxLimit: number, inUse: ReadonlyCounts<Receiver>) {
     this.#maxLimit = maxLimit
     this.#inUse = inUse
@@ -88,7 +87,6 @@ export class Receivers {
     return receiver
   }
 
-  /** Forgets at most one receiver, because at most one was added. */
   #forgetOne(): void {
     if (this.#all.size <= MAX_REMEMBERED) return
     for (const [key, receiver] of this.#all) {

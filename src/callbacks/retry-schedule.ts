@@ -4,16 +4,14 @@ import type { PostResult } from '../net/post.ts'
 import type { CallbackNext } from '../store/callback-store.ts'
 
 const DAY_MS = 86_400_000
-/** Pauses are longer or shorter by up to this fraction, so that callbacks that failed together are not retried together. */
+/** A pause is longer or shorter by up to this fraction, so that callbacks that failed together are not retried together. */
 const JITTER = 0.2
-/** Statuses of a receiver that expects to recover, so its Retry-After counts. */
+/** A receiver that expects to recover responds with these statuses. With others, Parley ignores Retry-After. */
 const RETRY_AFTER_STATUSES: readonly number[] = [429, 502, 503, 504]
 const GONE = 410
 
 /**
- * Returns what happens to a callback after an attempt.
  * @param tries attempts that count in the schedule, including this one
- * @param pausesS the pause before each attempt in seconds; there are as many attempts as pauses
  * @param random from 0 up to but not including 1
  */
 export function nextAttempt(
@@ -38,7 +36,7 @@ function retryAfterMs(result: PostResult): number {
   return result.retryAfterMs ?? 0
 }
 
-/** The longest time for which a callback is pending if each attempt is made when it is due; at least a day. */
+/** Returns how long a callback can be pending if each attempt is made when it is due; at least a day. */
 export function maxOwedMs(pausesS: readonly number[]): number {
   const scheduleMs = wholeMs(pausesS.reduce((total, pauseS) => total + pauseS, 0))
   return Math.max(DAY_MS, scheduleMs * (1 + JITTER))

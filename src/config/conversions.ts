@@ -31,8 +31,8 @@ export function tiersOf({ tiers, models }: Settings): readonly Tier[] {
 }
 
 /**
- * Returns, for each public model, how many input tokens a job may have before their exact number decides which model answers;
- * infinite if the number never matters. Admission counts the tokens of larger jobs exactly.
+ * Returns how many input tokens a job may have before their exact number decides which model answers; infinite if the number
+ * never matters. Tokens of larger jobs are counted exactly when the job is created.
  */
 export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, number> {
   return new Map(
@@ -43,9 +43,7 @@ export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, 
   )
 }
 
-/**
- * Returns the rules for addresses of callbacks. The networks were checked when the configuration was loaded, so they are valid.
- */
+/** The networks are valid, because loading the configuration has checked them. */
 export function addressRulesOf({ callbacks }: Settings): AddressRules {
   const read = readNetworks(callbacks.allow_networks)
   return { allow: read.ok ? read.networks : [], httpsOnly: callbacks.https_only }

@@ -1,16 +1,15 @@
 /**
- * Reads the configuration file, for commands that only need the database. It is separate from load.ts, because loading the
+ * Reads the configuration file, for commands that need only the database. It is separate from load.ts, because loading the
  * table of all settings takes longer than the rest of such a command.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject, type JsonObject } from '../json-object.ts'
 import { DEFAULT_DATABASE, databaseProblems } from './allowed-values.ts'
-import { withSecretFiles } from './secret-files.ts'
+import { environmentNameProblems, withSecretFiles } from './environment.ts'
 import type { Environment } from './settings.ts'
-import { environmentNameProblems } from './unknown-names.ts'
 
-/** The configuration is invalid. The message has the problems that the operator must fix, one sentence per line. */
+/** The message has one line for each problem that the operator must fix. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   constructor(problems: readonly string[]) {
@@ -19,13 +18,12 @@ export class ConfigurationError extends Error {
 }
 
 const DEFAULT_FILE = 'parley.config.json'
-/** A byte order mark, with which some editors on Windows begin a file. */
+/** Some editors on Windows begin a file with a byte order mark. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Returns the database URL. The command works even if other settings are invalid. */
+/** Returns the database URL, even if other settings are invalid. */
 export function loadDatabaseUrl(env: Environment, file?: string): string {
-  const path = configFile(env, file)
-  const given = path === null ? {} : readFile(path)
+  const { given } = readConfiguration(env, file)
   const names = environmentNameProblems(env, given)
   const { DATABASE_URL } = withSecretFiles(env, names, ['DATABASE_URL'])
   const url = DATABASE_URL || given.database || DEFAULT_DATABASE
@@ -34,49 +32,46 @@ export function loadDatabaseUrl(env: Environment, file?: string): string {
   return String(url)
 }
 
-/** Returns the full path of the configuration file; null if there is none. */
-export function configFile(env: Environment, option: string | undefined): string | null {
-  const named = option ?? env.PARLEY_CONFIG
-  if (named) {
-    if (!existsSync(named)) throw new ConfigurationError([`${named}: the configuration file does not exist`])
-    return resolve(named)
-  }
-  return existsSync(DEFAULT_FILE) ? resolve(DEFAULT_FILE) : null
+export interface GivenConfiguration {
+  /** This is null if there is no configuration file. */
+  readonly path: string | null
+  readonly given: JsonObject
 }
 
 /** @throws ConfigurationError if the file cannot be read, is not a JSON object, or has a name twice in one object */
-export function readFile(path: string): JsonObject {
+export function readConfiguration(env: Environment, option: string | undefined): GivenConfiguration {
+  const named = option ?? env.PARLEY_CONFIG
+  if (named && !existsSync(named)) {
+    throw new ConfigurationError([`${named}: the configuration file does not exist`])
+  }
+  const found = named || (existsSync(DEFAULT_FILE) ? DEFAULT_FILE : null)
+  if (found === null) return { path: null, given: {} }
+  const path = resolve(found)
   let text: string
-  let value: unknown
+  let given: unknown
   try {
     text = readFileSync(path, 'utf8').replace(BYTE_ORDER_MARK, '')
-    value = JSON.parse(text)
+    given = JSON.parse(text)
   } catch (error) {
     throw new ConfigurationError([`${path}: ${(error as Error).message}`])
   }
-  if (!isObject(value)) throw new ConfigurationError([`${path}: must contain a JSON object`])
+  if (!isObject(given)) throw new ConfigurationError([`${path}: must contain a JSON object`])
   const problems: string[] = []
   placesIn(text, (name, line) => {
     problems.push(`${name}: is given twice, but only the last one would be used (${path}:${line})`)
   })
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return value
+  return { path, given }
 }
 
-/** A value in the file, with its position. */
 interface Place {
   readonly line: number
-  /** The values in this one, by key or index. */
   readonly inner: Map<string, Place>
 }
 
-/** Matches a string, a line break, a structural character, or a number, true, false or null. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|\n|[{}[\],]|[^\s{}[\],:"]+/g
 
-/**
- * Returns a function that finds the line of a setting by its path. If the file does not contain the setting, that is the line
- * of the nearest setting around it; null if the file has nothing of it.
- */
+/** Returns a function that finds the line of a setting, or of the nearest setting around it, by its path. */
 export function settingLines(file: string): (path: string) => number | null {
   const root = placesIn(readFileSync(file, 'utf8'))
   return (path) => {
@@ -94,10 +89,7 @@ export function settingLines(file: string): (path: string) => number | null {
   }
 }
 
-/**
- * @param text valid JSON
- * @param onTwice called with each name that an object has again, and its line
- */
+/** `text` must be valid JSON. `onTwice` gets each repeated name of an object, and its line. */
 function placesIn(text: string, onTwice?: (name: string, line: number) => void): Place {
   let line = 1
   const tokens = [...text.matchAll(TOKEN)].flatMap(([token]) => {

@@ -8,7 +8,6 @@ import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './
 
 const { folder, fileOf, load, problemsOf, assertProblems } = configFiles()
 
-/** Returns the settings that result from a file and an environment. */
 const settingsOf = (content: unknown, env: Environment = {}): Settings => load(content, env).settings
 
 const local = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
@@ -24,7 +23,6 @@ test('a file may begin with a byte order mark', () => {
   assert.equal(loadDatabaseUrl({}, fileOf('\ufeff{"database": "sqlite:./a.db"}')), 'sqlite:./a.db')
 })
 
-/** Declares a test of what a part of the settings is, given a file and an environment. */
 function merges(
   name: string,
   file: object,

@@ -7,30 +7,26 @@ import { wholeMs } from '../clock.ts'
 import { isObject, type JsonObject } from '../json-object.ts'
 import { readNetworks } from '../net/ssrf-guard.ts'
 import { databaseProblems, LOG_LEVELS, type LogLevel } from './allowed-values.ts'
-import { ConfigurationError, configFile, readFile, settingLines } from './file.ts'
+import { didYouMean, environmentNameProblems, withSecretFiles } from './environment.ts'
+import { ConfigurationError, readConfiguration, settingLines } from './file.ts'
 import { merge, OPENAI, withOpenAiModel, withoutUnusableDefaults } from './merge.ts'
-import { withSecretFiles } from './secret-files.ts'
 import { DEFAULTS, type Environment, type Settings, UPSTREAM_DEFAULTS } from './settings.ts'
 import { checkShape } from './shape.ts'
-import { didYouMean, environmentNameProblems } from './unknown-names.ts'
 import { type UpstreamAccess, upstreamAccess } from './upstream-access.ts'
 
 export interface Configuration {
   readonly settings: Settings
-  /** What is sent to each upstream in addition to the conversation, including secrets. */
+  /** Parley sends these to each upstream in addition to the conversation. They include secrets. */
   readonly access: ReadonlyMap<string, UpstreamAccess>
-  /** What is known of the number of concurrent calls that each upstream can process. */
   readonly concurrency: ReturnType<typeof knownConcurrency>
-  /** Whether the built-in simulator answers instead of model servers. */
   readonly simulated: boolean
   readonly logLevel: LogLevel
-  /** PARLEY_ADMIN_TOKEN, or the content of the file PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */
+  /** This is PARLEY_ADMIN_TOKEN, or the content of the file PARLEY_ADMIN_TOKEN_FILE; null if neither is set. */
   readonly adminToken: string | null
-  /** The configuration file that was read; null if there is none. */
   readonly file: string | null
 }
 
-/** Only characters that a header can contain. */
+/** A header can contain only these characters. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**
@@ -38,11 +34,10 @@ const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
  * @throws ConfigurationError with a sentence for each invalid setting
  */
 export function loadConfiguration(environment: Environment, file?: string): Configuration {
-  const path = configFile(environment, file)
-  const given = path === null ? {} : readFile(path)
+  const { path, given } = readConfiguration(environment, file)
   const unread: string[] = []
   const env = withSecretFiles(environment, unread)
-  // Most other problems, such as a missing key, would only be consequences of secret files that could not be read.
+  // Most other problems, such as a missing key, would only follow from the secret files that could not be read.
   if (unread.length > 0)
     throw new ConfigurationError([...environmentNameProblems(environment, given), ...unread])
   const fromEnvironment: string[] = []
@@ -50,7 +45,7 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   const merged = shape.usable
   const configured = configuresModelServer(given, env)
   const { simulated, problem: simulatorProblem } = decideSimulator(merged, configured)
-  // If no model server is configured, a missing key is not the problem.
+  // If no model server is configured, a missing key is not the problem to report.
   const isKeyless = simulated || simulatorProblem !== null
   const keyless = isKeyless ? new Set(Object.keys(merged.upstreams)) : keylessUpstreams(given, env)
   const usable = withoutUnusableDefaults(merged, given, !configured || namesOpenai(env))
@@ -78,30 +73,24 @@ export function loadConfiguration(environment: Environment, file?: string): Conf
   return { settings, access, concurrency, simulated, logLevel: logLevel as LogLevel, adminToken, file: path }
 }
 
-/** Returns how many milliseconds finished jobs can be read, for commands whose databases are arguments. */
+/** Returns how long finished jobs can be read. Commands with databases as arguments use this. */
 export function loadRetentionMs(env: Environment, file?: string): number {
   return wholeMs(loadFile(env, file).jobs.retention_seconds)
 }
 
-/** Returns the names of the configured tiers, for commands. */
 export function loadTierNames(env: Environment, file?: string): readonly string[] {
   return Object.keys(loadFile(env, file).tiers)
 }
 
-/** Returns the settings in the file, without those in the environment. */
 function loadFile(env: Environment, file?: string): Settings {
-  const path = configFile(env, file)
-  const given = path === null ? {} : readFile(path)
+  const { path, given } = readConfiguration(env, file)
   const settings = merge(DEFAULTS, given) as Settings
   const { problems } = checkShape(settings)
   if (problems.length > 0) throw new ConfigurationError(withLines(problems, path, env))
   return settings
 }
 
-/**
- * Returns the upstreams that need no key. If OPENAI_BASE_URL is set without OPENAI_API_KEY, the server is usually the
- * operator's own and needs none.
- */
+/** If OPENAI_BASE_URL is set without OPENAI_API_KEY, the server is usually the operator's own and needs no key. */
 function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<string> {
   const upstream = isObject(given.upstreams) ? given.upstreams[OPENAI] : undefined
   const namesKey = isObject(upstream) && upstream.api_key_env !== undefined
@@ -109,7 +98,7 @@ function keylessUpstreams(given: JsonObject, env: Environment): ReadonlySet<stri
   return new Set(none ? [OPENAI] : [])
 }
 
-/** The environment variables that override settings. If one is set, the line in the file is not the cause of a problem. */
+/** If one of these variables is set, the line in the file is not the cause of a problem with the setting. */
 const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
   host: 'HOST',
   port: 'PORT',
@@ -119,7 +108,6 @@ const OVERRIDDEN_BY: Readonly<Record<string, string>> = {
   [`upstreams.${OPENAI}.max_concurrency`]: 'OPENAI_MAX_CONCURRENCY',
 }
 
-/** Adds the file and the line to each problem of a setting that the file contains. */
 function withLines(problems: readonly string[], file: string | null, env: Environment): string[] {
   if (file === null) return [...problems]
   const lineOf = settingLines(file)
@@ -130,7 +118,7 @@ function withLines(problems: readonly string[], file: string | null, env: Enviro
   })
 }
 
-/** @param problems gets a sentence for each variable whose value is invalid and therefore ignored */
+/** `problems` gets a sentence for each variable whose value is invalid and therefore ignored. */
 function withEnvironment(settings: Settings, env: Environment, problems: string[]): Settings {
   const result: Settings = { ...settings }
   if (env.HOST) result.host = env.HOST
@@ -168,10 +156,7 @@ const SIMULATOR_VALUES: ReadonlyMap<string, Settings['simulator']> = new Map<str
 /** OpenAI's own server accepts any number of concurrent calls, or responds with 429 at once. */
 const UNLIMITED_HOST = 'api.openai.com'
 
-/**
- * Returns `explicit` for an upstream whose `max_concurrency` is set in the file or by OPENAI_MAX_CONCURRENCY, `fixed` for
- * OpenAI's own server, and `unknown` for others.
- */
+/** Returns `fixed` for OpenAI's own server, `explicit` if the operator set `max_concurrency`, and `unknown` otherwise. */
 function knownConcurrency(
   settings: Settings,
   given: JsonObject,
@@ -189,7 +174,7 @@ function knownConcurrency(
   return new Map(entries)
 }
 
-/** Returns one sentence per problem, beginning with the path of the setting. */
+/** Each sentence begins with the path of the setting, which `withLines` needs. */
 function settingsProblems(settings: Settings): string[] {
   return [
     ...databaseProblems(settings.database),
@@ -224,7 +209,6 @@ function modelProblems({ models, upstreams }: Settings): string[] {
   })
 }
 
-/** A price requires a currency. */
 function priceProblems({ models, currency }: Settings): string[] {
   if (currency !== undefined && !/^[A-Z]{3}$/.test(currency))
     return [`currency: must be three capital letters, such as EUR, not ${currency}`]
@@ -268,11 +252,9 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i
 
 interface SimulatorDecision {
   readonly simulated: boolean
-  /** Why the server cannot start; null if it can. */
   readonly problem: string | null
 }
 
-/** @param configured whether the file or the environment configures a model server */
 function decideSimulator(settings: Settings, configured: boolean): SimulatorDecision {
   const { simulator } = settings
   if (simulator === true) return { simulated: true, problem: null }
@@ -297,7 +279,6 @@ function noModel(why: string): string {
   return `simulator: no model is configured, and ${why}. Set OPENAI_API_KEY, or OPENAI_BASE_URL for another model server; or add upstreams and models to the configuration file (docs/model-servers.md); or set PARLEY_SIMULATOR=true to get simulated answers`
 }
 
-/** Whether the file or the environment configures a model server. */
 function configuresModelServer({ upstreams }: JsonObject, env: Environment): boolean {
   return (isObject(upstreams) && Object.keys(upstreams).length > 0) || namesOpenai(env)
 }

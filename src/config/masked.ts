@@ -1,12 +1,11 @@
 /**
- * Returns the settings without secrets, for showing them. Keys of upstreams are not part of the settings, because they come
- * from environment variables.
+ * Returns the settings without secrets, so that they can be shown. Keys of upstreams come from environment variables, so the
+ * settings do not contain them.
  */
 import type { Settings, UpstreamSettings } from './settings.ts'
 
 const MASK = '***'
 
-/** Matches names that usually belong to secrets. */
 export const SECRET_NAME = /key|token|secret|pass|pwd|sig|auth|credential|cert/i
 
 export function maskedSettings(settings: Settings): Settings {
@@ -46,7 +45,7 @@ function maskedValues(
   return Object.fromEntries(entries)
 }
 
-/** Masks texts with a secret name, but not numbers: `max_tokens` contains `token`. */
+/** Masks only texts: the name `max_tokens`, which belongs to a number, also contains `token`. */
 function maskedField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? MASK : value
   if (Array.isArray(value)) return value.map((item) => maskedField(name, item))
@@ -64,7 +63,7 @@ export function maskedDatabase(database: string): string {
   return database.startsWith('sqlite:') ? database : maskedUrl(database, true)
 }
 
-/** @param keepsUser whether to show the user name; in a model server's URL, the user name may be a key */
+/** In a model server's URL, the user name may be a key, so it is masked unless `keepsUser`. */
 function maskedUrl(text: string, keepsUser = false): string {
   const url = URL.parse(text)
   if (!url) return MASK

@@ -1,7 +1,7 @@
 /**
- * Merges the configuration file into the defaults. In `models` and `upstreams`, null removes a default entry, together with the
- * default entries that depend on it. Entries of the file stay even if they depend on it; they are then errors. Also applies
- * OPENAI_MODEL, which replaces the model behind the default names and adds its own name.
+ * Merges the configuration file into the defaults. In `models` and `upstreams`, null removes a default entry and the default
+ * entries that depend on it. Entries of the file that depend on a removed one stay, and are reported as errors. Also applies
+ * OPENAI_MODEL.
  */
 import { MODEL_NAME } from '../job/request.ts'
 import { isObject, type JsonObject } from '../json-object.ts'
@@ -13,13 +13,10 @@ import {
   UPSTREAM_DEFAULTS,
 } from './settings.ts'
 
-/** The upstream that the defaults contain and that the `OPENAI_` variables configure. */
+/** The `OPENAI_` variables configure this upstream of the defaults. */
 export const OPENAI = 'openai'
 
-/**
- * Merges objects key by key, but replaces arrays. The entries of `upstreams` get missing keys from `UPSTREAM_DEFAULTS`. An
- * entry of `models` replaces the default entry with the same name.
- */
+/** Merges objects key by key, but replaces arrays and entries of `models`. `UPSTREAM_DEFAULTS` complete `upstreams`. */
 export function merge(defaults: Settings, given: JsonObject): JsonObject {
   const merged: Record<string, unknown> = mergeObjects(defaults, given)
   if (isObject(given.upstreams)) {
@@ -59,7 +56,7 @@ function mergeObjects(defaults: object, given: JsonObject): Record<string, unkno
   return merged
 }
 
-/** Removes entries that are null. A null that would remove nothing stays, and is rejected as invalid. */
+/** Removes entries that are null. A null for an unknown name stays, and is rejected as invalid. */
 function withoutRemoved(entries: JsonObject, defaults: object): JsonObject {
   const kept = Object.entries(entries).filter(
     ([name, value]) => value !== null || !Object.hasOwn(defaults, name),
@@ -123,7 +120,7 @@ const PUBLIC_NAME = new RegExp(MODEL_NAME)
 
 /**
  * Replaces the model of all targets on the upstream `openai` by OPENAI_MODEL, and adds a public model with its name. If the
- * file defines or removes a model with that name, the file decides.
+ * file defines or removes a model with that name, none is added.
  * @param keyless upstreams that need no key
  */
 export function withOpenAiModel(
@@ -144,9 +141,9 @@ export function withOpenAiModel(
     (models[name]?.targets ?? []).some((target) => target.upstream === OPENAI)
   const { api_key_env } = upstream
   const hasAccess = api_key_env === null || env[api_key_env] || keyless.has(OPENAI)
-  // Without a key, the added model would prevent the start although nothing else uses it.
+  // Without a key, the added model would prevent the start even if no other model uses the upstream.
   if (!hasAccess && !Object.keys(models).some(usesOpenai)) return mapped
-  // A tier that may use OPENAI_MODEL under another name may also use its own name.
+  // A tier that may use OPENAI_MODEL under another name may also use the model's own name.
   const mayUse = (name: string) =>
     usesOpenai(name) || (models[name]?.auto ?? []).some((candidate) => usesOpenai(candidate.model))
   return {

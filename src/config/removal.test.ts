@@ -1,5 +1,5 @@
 /**
- * Tests that defaults are removed if they depend on something that the file removes or does not configure, and that entries of
+ * Tests that defaults are removed if they depend on an entry that the file removes or does not configure, and that entries of
  * the file stay.
  */
 import assert from 'node:assert/strict'
@@ -9,7 +9,6 @@ import { DEFAULTS, type Environment } from './settings.ts'
 
 const { load, assertProblems } = configFiles()
 
-/** Returns the names of upstreams and models, and the models of each tier. */
 function namesOf(content: object, env: Environment = {}) {
   const { upstreams, models, tiers } = load(content, env).settings
   return {

@@ -1,6 +1,6 @@
 /**
- * The table of all settings: names, types, limits, defaults and meanings. It validates the configuration file; the JSON Schema
- * for editors and docs/settings.md are generated from it.
+ * Contains the table of all settings: names, types, limits, defaults and meanings. The configuration file is validated against
+ * it, and the JSON Schema for editors and docs/settings.md are generated from it.
  */
 
 import { PRIORITIES } from '../job/priority.ts'
@@ -17,7 +17,6 @@ const host = Type.String({
 
 const slots = (description: string) => Type.Integer({ minimum: 1, description })
 
-/** The characters of a header name (a token in RFC 9110). */
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
 const amount = (description: string) => Type.Number({ minimum: 0, maximum: 1_000_000, description })
@@ -98,7 +97,7 @@ const model = Type.Object(
   { ...strict, description: 'A public model name: either `targets` or `auto`.' },
 )
 
-/** A value that may be secret: a text, or the name of an environment variable that contains the value. */
+/** A value that may be secret is a text, or names the environment variable that contains the text. */
 const secretValue = (description: string) =>
   Type.Union(
     [
@@ -242,7 +241,6 @@ const tier = Type.Object(
   },
 )
 
-/** The names that custom tiers may have. */
 const TIER_NAME = '^(?!user_(?:free|go|pro|max)$)[a-z][a-z0-9_-]{0,31}$'
 
 const ownTier = Type.Object(
@@ -516,10 +514,10 @@ export type UpstreamSettings = Static<typeof upstream>
 export type ModelSettings = Static<typeof model>
 export type TierSettings = Static<typeof tier>
 
-/** The environment of the process. It is passed as an argument, so that only one place reads it. */
+/** Only commands read the environment of the process, and pass it as an argument. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The values of keys that an entry of `upstreams` does not set. */
+/** An entry of `upstreams` gets these values for keys that it does not set. */
 export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   base_url: 'https://api.openai.com/v1',
   api_key_env: 'OPENAI_API_KEY',
@@ -536,7 +534,6 @@ export const UPSTREAM_DEFAULTS: UpstreamSettings = {
   ca_file: null,
 }
 
-/** What the default tiers have in common. */
 const EVERY_TIER = {
   creates_per_minute: null,
   max_output_tokens: null,

@@ -9,7 +9,7 @@ const UNDERSTOOD = new Set([
   ...['type', 'const', 'anyOf', 'minimum', 'maximum', 'exclusiveMinimum', 'minLength', 'minItems', 'items'],
   ...['required', 'properties', 'patternProperties', 'additionalProperties', 'description'],
 ])
-/** Valid settings that contain an entry of every kind. */
+/** The settings are valid and contain an entry of every kind. */
 const FULL = {
   ...DEFAULTS,
   $schema: 'x',

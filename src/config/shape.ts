@@ -1,22 +1,22 @@
 /**
  * Checks names, types and ranges of settings against the table, and reports every problem. It knows only the keywords that the
- * table uses, because compiling the table with Ajv would take a fifth of a second.
+ * table uses. Compiling the table with Ajv would take a fifth of a second.
  */
 import { isObject, type JsonObject } from '../json-object.ts'
 import type { Schema } from '../typed-schema.ts'
+import { didYouMean } from './environment.ts'
 import { DEFAULTS, type Settings, settingsSchema, UPSTREAM_DEFAULTS } from './settings.ts'
-import { didYouMean } from './unknown-names.ts'
 
 export interface ShapeFindings {
-  /** One sentence per problem, beginning with the path of the setting. */
+  /** Each sentence begins with the path of the setting. */
   readonly problems: readonly string[]
-  /** The settings, in which each wrong value is replaced by a valid one, so that the rest can be checked further. */
+  /** Each wrong value is replaced by a valid one, so that later checks can report further problems. */
   readonly usable: Settings
-  /** Whether a problem may be only a consequence of one of these. */
+  /** Returns whether a later problem may be only a consequence of the problems here. */
   readonly follows: (problem: string) => boolean
 }
 
-/** The settings whose entries have names that the operator chooses and other settings refer to. */
+/** The operator chooses the names of the entries of these settings, and other settings refer to them. */
 const NAMED: ReadonlySet<string> = new Set(['upstreams', 'models', 'tiers'])
 
 export function checkShape(settings: Settings): ShapeFindings {
@@ -40,7 +40,7 @@ export function checkShape(settings: Settings): ShapeFindings {
   }
 }
 
-/** Whether a custom tier lacks `based_on`. Its name may then be a misspelled default tier. */
+/** Returns whether a custom tier lacks `based_on`. The name of the tier may then be a misspelled default tier. */
 function isTierWithoutBase({ names: [section, , field], problem }: ShapeProblem): boolean {
   return section === 'tiers' && field === 'based_on' && problem === MISSING
 }
@@ -66,7 +66,7 @@ function replaceWrong(settings: Record<string, unknown>, [section = '', entry]: 
 
 function placeholder(section: string, entry: string, defaults: unknown): unknown {
   if (section === 'upstreams') return { ...UPSTREAM_DEFAULTS, api_key_env: null }
-  // A model with the field `targets`, because an `auto` list may only name such models.
+  // A model must have the field `targets`, because an `auto` list may only name such models.
   if (section === 'models') return { targets: [] }
   return isObject(defaults) ? defaults[entry] : undefined
 }
@@ -77,7 +77,7 @@ interface SchemaNode {
   readonly items?: SchemaNode
 }
 
-/** Returns the names of the settings at the same level as an unknown setting. */
+/** Returns the names that are valid at the level of an unknown setting. */
 function siblingsOf(names: readonly string[]): readonly string[] {
   let node: SchemaNode | undefined = settingsSchema as SchemaNode
   for (const name of names.slice(0, -1)) {
@@ -103,16 +103,14 @@ interface Rules {
 }
 
 interface ShapeProblem {
-  /** The path to the setting as a list of names, because names may contain dots. */
+  /** The path to the setting is a list, because names may contain dots. */
   readonly names: readonly string[]
-  /** Such as `must be integer`. */
   readonly problem: string
 }
 
 const UNKNOWN = 'unknown setting'
 const MISSING = 'is required'
 
-/** Returns an empty list if the value satisfies the schema. */
 export function shapeProblems(schema: Schema, value: unknown): readonly ShapeProblem[] {
   return problemsAt([], schema as Rules, value)
 }
@@ -144,7 +142,7 @@ function hasType(type: string, value: unknown): boolean {
   if (type === 'array') return Array.isArray(value)
   if (type === 'object') return isObject(value)
   if (type === 'integer') return Number.isInteger(value)
-  // JSON has no infinite numbers.
+  // JSON has no infinite numbers, but `1e999` is parsed as one.
   return typeof value === type && (type !== 'number' || Number.isFinite(value))
 }
 

@@ -12,7 +12,6 @@ import type { UpstreamAccess } from './upstream-access.ts'
 const { fileOf, load, problemsOf } = configFiles()
 const address = { base_url: 'http://127.0.0.1:9/v1', api_key_env: null }
 
-/** A configuration with a single upstream, which has these settings and one model. */
 const fileWith = (upstream: object, model = 'm', more: object = {}) => ({
   upstreams: { own: { ...address, ...upstream } },
   models: { small: { targets: [{ upstream: 'own', model }] } },
@@ -81,7 +80,7 @@ test('ca_file gives the certificates of the file, and nothing else of it', () =>
   assert.equal(accessOf({ ca_file: file }).ca, `${pem}\n${pem}`)
 })
 
-/** Declares a test that an upstream with these settings stops the start with these problems of it. */
+/** Declares a test that an upstream with these settings stops the start with these problems. */
 const stops = (name: string, upstream: object, env: Environment, ...says: readonly RegExp[]) =>
   test(`stops the start, without the value: ${name}`, () => {
     const problems = problemsOf(fileWith(upstream), env)

@@ -1,6 +1,6 @@
 /**
- * What is sent to each upstream in addition to the conversation: key, headers, query and certificates, with the values of
- * environment variables. It contains secrets, so it must never be shown or logged.
+ * Determines what Parley sends to each upstream in addition to the conversation: key, headers, query and certificates. The
+ * result contains secrets, so it must never be shown or logged.
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -8,42 +8,41 @@ import { SECRET_NAME } from './masked.ts'
 import type { Environment, Settings, UpstreamSettings } from './settings.ts'
 
 export interface UpstreamAccess {
-  /** The value of the variable in `api_key_env`; null if the server needs no key. */
+  /** This is the value of the variable in `api_key_env`; null if the server needs no key. */
   readonly apiKey: string | null
   readonly headers: Readonly<Record<string, string>>
   readonly query: Readonly<Record<string, string>>
-  /** Certificates as PEM text that are trusted in addition to those of the system; null if there are none. */
+  /** These certificates (PEM text) are trusted in addition to those of the system. */
   readonly ca: string | null
   /**
-   * The texts that are masked in messages of the server, which may repeat the request: the key; headers and their longer parts;
-   * URL parameters with a secret name or a value from the environment; long strings in the body. The longest come first.
+   * These texts are masked in messages of the server, which may repeat the request: the key, headers and their longer parts,
+   * URL parameters with a secret name or a value from the environment, and long strings in the body. The longest come first.
    */
   readonly secrets: readonly string[]
 }
 
 export interface AccessFindings {
   readonly access: Map<string, UpstreamAccess>
-  /** One sentence per problem, beginning with the path of the setting. It contains no values, which may be secret. */
+  /** Each sentence begins with the path of the setting, and contains no values, which may be secret. */
   readonly problems: string[]
 }
 
-/** Headers that belong to the connection, or that Parley sets. */
+/** These headers belong to the connection, or Parley sets them. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
   ...['transfer-encoding', 'upgrade', 'accept', 'accept-encoding', 'content-encoding', 'content-type'],
 ])
-/** Fields that Parley sets, or that would make the response unreadable. */
+/** Parley sets these fields, or they would make the response unreadable. */
 const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
 ])
-/** The characters of a key, which is sent in a header. */
 const KEY = /^[\x21-\x7e]+$/
-/** Visible ASCII with spaces and tabs in between, which all HTTP servers interpret in the same way. */
+/** All HTTP servers interpret visible ASCII with spaces and tabs in between in the same way. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
 
 /**
- * Returns the access to each upstream, with all problems. An environment variable that is not set is only a problem if models
- * use the upstream.
+ * Returns the access to each upstream, with all problems. A variable that is not set is only a problem if models use the
+ * upstream.
  * @param keyless upstreams that need no key although models use them
  */
 export function upstreamAccess(
@@ -96,7 +95,7 @@ function urlProblems(path: string, text: string): string[] {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol)) return [`${path}: must be an http or https URL`]
   if (url.username === '' && url.password === '') return []
-  // The problem does not repeat the URL, because user name and password may be secrets.
+  // The message does not repeat the URL, because user name and password may be secrets.
   return [
     `${path}: must not contain a user name or password; use api_key_env, or headers with "authorization"`,
   ]
@@ -166,12 +165,10 @@ function readCertificates(
   }
 }
 
-/**
- * Only longer parts of a header are masked. Shorter ones are words such as `openai` or `Bearer`, which messages may contain.
- */
+/** Shorter parts of a header, such as `openai` or `Bearer`, are not masked, because messages may contain these words. */
 const SECRET_PART = /[^\s"',;:=(){}[\]]{8,}/g
 
-/** @param models the names of the server's models. Texts of `body` that occur in one are not masked, because errors name models */
+/** A text of `body` that occurs in the name of a model is not masked, because errors name models. */
 function secretsOf(
   { base_url, headers, query, body }: UpstreamSettings,
   given: Pick<UpstreamAccess, 'apiKey' | 'headers' | 'query'>,

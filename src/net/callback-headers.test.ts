@@ -14,7 +14,7 @@ test('headers that a caller may set', () => {
     {},
     { Authorization: 'Bearer abc', Cookie: 'a=b; c=d', 'X-Order-Id': '17', 'User-Agent': 'mine' },
     { 'X-Empty': '', 'X-Text': 'two words,\tand a tab ~', "!#$%&'*+.^_`|~0aZ-": 'a token' },
-    // Names that resemble those that Parley controls.
+    // These names resemble those that Parley controls.
     { 'X-Forward': 'a', 'X-Real-IP-Address': 'a', Proxying: 'a', Webhook: 'a' },
     { constructor: 'harmless' },
     JSON.parse('{"__proto__": "harmless"}'),

@@ -1,16 +1,16 @@
 /**
- * Checks the headers that a caller adds to a callback. Rejects headers that would change where the request goes, where its body
- * ends or who seems to have sent it, and values that might not arrive unchanged.
+ * Checks the headers that a caller adds to a callback. A header must not change where the request goes, where the body ends or
+ * who seems to have sent the request, and the value must arrive unchanged.
  */
 
-/** The maximum number of headers. Common servers accept no more than these and ours together (16 KiB). */
+/** With Parley's own headers, these limits stay below the 16 KiB that common servers accept. */
 export const MAX_HEADERS = 50
 export const MAX_HEADER_NAME_LENGTH = 256
 export const MAX_HEADERS_BYTES = 8192
 
 /**
- * Headers for framing and routing, headers that metadata servers require, and headers from which a server behind a proxy takes
- * the client's address, the path or the method. All names here and below are in lower case.
+ * These headers are for framing and routing, are required by metadata servers, or replace the client's address, the path or the
+ * method on servers behind a proxy. All names here and below are in lower case.
  */
 const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
@@ -38,25 +38,20 @@ const REJECTED_HEADERS: ReadonlySet<string> = new Set([
   'x-rewrite-url',
 ])
 
-/** The `webhook-` headers are Parley's own: ID, time and signature of the callback. */
+/** Parley sets the `webhook-` headers itself: ID, time and signature of the callback. */
 const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-metadata-']
 
-/** The characters of a header name (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/**
- * HTTP only guarantees that visible ASCII, spaces and tabs arrive unchanged (RFC 9110 §5.5). Other bytes are rejected, because
- * some receivers would read them as Latin-1 and some as UTF-8.
- */
+/** Only these characters arrive unchanged (RFC 9110 §5.5). Some receivers read others as Latin-1, some as UTF-8. */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
-/** `header` is the name in the caller's spelling. The name followed by `rule` is the message, such as `a is given twice`. */
+/** The name `header`, as the caller wrote it, followed by `rule` is a message such as `a is given twice`. */
 export interface HeaderProblem {
   readonly header: string
   readonly rule: string
 }
 
-/** Checks the `callback_headers` of one callback. Returns null if all can be sent. */
 export function checkCallbackHeaders(headers: { readonly [name: string]: string }): HeaderProblem | null {
   const seen = new Set<string>()
   let bytes = 0
@@ -98,7 +93,7 @@ function valueRule(lower: string, value: string): string | null {
   return null
 }
 
-/** Whether the value is `application/json`, with no parameters that contradict UTF-8. */
+/** Returns whether the value is `application/json`, without a charset other than UTF-8. */
 function isJsonType(value: string): boolean {
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   return (

@@ -1,35 +1,32 @@
 /**
  * Keeps idle connections for the next callback to the same origin. The address of a connection was checked when it was opened,
- * and cannot change afterwards. The number and the age of idle connections are limited, however many origins there are.
+ * and cannot change afterwards.
  *
- * Each connection is an undici `Client`. Undici's `Pool` and `Agent` are not used: they neither limit idle connections nor open
- * a new one for a retry (docs/internals/decisions.md).
+ * Each connection is an undici `Client`. Undici's `Pool` and `Agent` are not used, because they neither limit idle connections
+ * nor open a new one for a retry (docs/internals/decisions.md).
  */
 import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
 /**
- * The maximum numbers of idle connections. If there are more than `total`, the origin that was not used for the longest time
- * loses one.
+ * If there are more than `total` idle connections, the pool closes one of the origin that was not used for the longest time.
  */
 export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
 }
 
-/** How long a connection may be idle, in milliseconds; less if the receiver announces a shorter time. */
+/** An idle connection is closed after this time, or earlier if the receiver announces a shorter time. */
 const IDLE_TIMEOUT_MS = 4000
 
-/**
- * A connection is closed at this age even if it is always in use, because the receiver may move to a different address in DNS.
- */
+/** A connection is closed at this age, even if busy, because the receiver may move to a different address in DNS. */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
-/** Maximum bytes of a receiver's response headers, as in Node's own server. */
+/** A receiver's response headers may have this size, as in Node's own server. */
 const MAX_HEADERS_BYTES = 16_384
 
-/** An HTTP/1.1 connection. One callback at a time uses it. It is never opened again after it was closed. */
+/** One callback at a time uses an HTTP/1.1 connection. A closed connection is never opened again. */
 export interface Connection {
   readonly origin: string
   readonly client: Client
@@ -37,30 +34,30 @@ export interface Connection {
   readonly openedAtMs: number
 }
 
-/** The error code of a request whose connection had closed before the request was sent. */
+/** A request fails with this code if its connection was closed before Parley sent the request. */
 export const CONNECTION_CLOSED = 'PARLEY_CONNECTION_CLOSED'
 
 /** Closes a connection at once, even during a request. */
 export async function closeConnection(connection: Connection, reason: Error | null = null): Promise<void> {
   const closed = connection.client.destroy(reason)
-  // A client only gets control of its socket with the first request. Before that, it does not close the socket.
+  // A client does not close its socket before the first request.
   connection.socket.destroy()
   await closed
 }
 
 export interface ConnectionPool {
-  /** Makes an HTTP/1.1 connection of a connected socket, for immediate use. */
+  /** Creates a connection from a connected socket, for immediate use. The pool does not contain it yet. */
   open(origin: string, socket: Socket): Connection
-  /** Returns an idle connection to this origin, which is no longer in the pool; null if there is none. */
+  /** Removes an idle connection to this origin from the pool and returns it; null if there is none. */
   acquire(origin: string): Connection | null
-  /** Gives a connection to the pool, which keeps it or closes it. */
+  /** Adds the connection to the pool, or closes the connection if it is too old or the pool is full. */
   release(connection: Connection): void
-  /** Closes all idle connections. From now on, released connections are closed as well. */
+  /** Closes all idle connections, and from now on every released connection. */
   close(): Promise<void>
 }
 
 export function createConnectionPool(clock: Clock, limits: IdleLimits): ConnectionPool {
-  /** Idle connections by origin. The origin that was not used for the longest time comes first. */
+  /** The origin that was not used for the longest time comes first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0
   let closed = false
@@ -95,7 +92,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
 
     acquire(origin) {
       for (;;) {
-        // The most recently used connection is the one that the receiver is least likely to close now.
+        // The receiver is least likely to close the most recently used connection now.
         const connection = byOrigin.get(origin)?.at(-1)
         if (connection === undefined) return null
         remove(connection)
@@ -128,7 +125,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** Creates a client without timeouts, because the users of the pool have their own. */
+/** The client has no timeouts, because the deadline of a POST covers all steps. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {

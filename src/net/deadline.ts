@@ -1,11 +1,11 @@
-/** Deadlines for several steps that share one signal, and helpers for aborting. */
+/** Creates deadlines that several steps of a POST share, and reads the errors of aborted steps. */
 import type { Clock } from '../clock.ts'
 
 export interface Deadline {
-  /** Aborted at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that describes the cause. */
+  /** The signal aborts at the deadline, when `outer` aborts, or by `abort`. Its reason is an Error that describes the cause. */
   readonly signal: AbortSignal
   abort(reason: Error): void
-  /** Removes the timer and the listener. It must be called when the work has ended, even if it failed. */
+  /** Call this when the work has ended, even if it failed. Otherwise, listeners accumulate on `outer`. */
   clear(): void
 }
 
@@ -28,7 +28,7 @@ export function startDeadline(
   return { signal: controller.signal, abort, clear }
 }
 
-/** Settles like `work`. Rejects with the signal's reason as soon as the signal aborts, even if `work` continues. */
+/** Settles like `work`, but rejects with the signal's reason as soon as the signal aborts, even if `work` continues. */
 export async function abortable<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)
@@ -45,7 +45,7 @@ export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown))
 }
 
-/** Returns the `code` of an error of Node or undici; an empty text if it has none. */
+/** Returns the `code` of an error of Node or undici; an empty text if there is none. */
 export function codeOf(thrown: unknown): string {
   const code = typeof thrown === 'object' && thrown !== null && 'code' in thrown ? thrown.code : ''
   return typeof code === 'string' ? code : ''

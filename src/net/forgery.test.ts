@@ -1,7 +1,7 @@
 /**
  * Tests that no callback can forge a request. Each blocked range is tested at its edges, in every spelling and in every way in
- * which an address can be returned, with a canary that must get no connection. The ranges are repeated here, so that an error
- * in the guard's list is detected.
+ * which an address can be returned, with a canary that must get no connection. The ranges are repeated here, so that the tests
+ * detect an error in the guard's list.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -18,8 +18,8 @@ const IPV4 =
   '198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
 
 /**
- * The first and last address of each blocked range, including the ranges around 2000::/3. A star stands for all groups that are
- * missing, which are ffff.
+ * Each line is the first or last address of a blocked range, including the ranges around 2000::/3. A star stands for all
+ * missing groups, which are ffff.
  */
 const IPV6 = readIpv6(`
   :: ::1
@@ -43,7 +43,7 @@ const IPV6 = readIpv6(`
   ff00:: ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff
 `)
 
-/** Allowed addresses next to those ranges. */
+/** These addresses are next to the blocked ranges. */
 const ALLOWED_IPV6 = readIpv6(`
   2000:: 2000:* 2001:200:: 2001:db7:* 2001:db9:: 2001:*
   2003:: 2620:4f:7fff:* 2620:4f:8001:: 3ffe:* 3fff:1000:: 3fff:*
@@ -160,7 +160,7 @@ function spellingsIpv6(address: string): string[] {
 }
 
 let canary: Receiver
-/** The addresses to which connections were opened. All of these connections actually go to the canary. */
+/** All connections to these addresses actually go to the canary. */
 const opened: string[] = []
 let answers: readonly string[] = []
 let lookups = 0
@@ -248,8 +248,7 @@ test('a name is looked up once per connection, and the connection goes to the ad
   lookups = 0
   answers = [PUBLIC]
   const before = canary.connections()
-  // The connection to the public address goes to the canary. The address of the connected socket is not public, so nothing is
-  // sent.
+  // The connection goes to the canary. The address of the connected socket is not public, so nothing is sent.
   const result = await post('rebinding.example.com')
   assert.equal(result.kind, 'refused')
   assert.deepEqual(opened, [PUBLIC])

@@ -1,7 +1,6 @@
 /**
- * Connects to the host of a callback URL, if callbacks may go to all of its addresses. It connects to an address that was
- * checked: a second lookup could return a different one. Names are looked up so that a slow name server does not block other
- * lookups.
+ * Connects to the host of a callback URL if callbacks may go to all of its addresses. The connection goes to an address that
+ * was checked, because a second lookup could return a different one.
  */
 import { lookup, Resolver } from 'node:dns/promises'
 import { isIP, connect as netConnect, type Socket } from 'node:net'
@@ -10,7 +9,7 @@ import type { Clock } from '../clock.ts'
 import { abortable, asError, codeOf, startDeadline } from './deadline.ts'
 import { type AddressRules, hostOf, isBlockedAddress, localhostAddresses } from './ssrf-guard.ts'
 
-/** Starts a TCP connection. Tests replace it, to observe the addresses. */
+/** Tests replace this function to observe the addresses. */
 export type OpenSocket = (address: string, port: number) => Socket
 
 export interface ConnectOptions {
@@ -18,7 +17,7 @@ export interface ConnectOptions {
   readonly clock: Clock
   readonly resolve: ResolveName
   readonly open: OpenSocket
-  /** The timeout of lookup, TCP and TLS together, in milliseconds. */
+  /** The timeout covers lookup, TCP and TLS together. */
   readonly timeoutMs: number
 }
 
@@ -33,7 +32,7 @@ export const MAX_ADDRESSES_TRIED = 4
 
 export const openSocket: OpenSocket = (address, port) => netConnect({ host: address, port, noDelay: true })
 
-/** Connects. Never rejects. After `signal` aborts, no socket stays open. */
+/** Never rejects. After `signal` aborts, no socket stays open. */
 export async function guardedConnect(
   url: URL,
   options: ConnectOptions,
@@ -72,10 +71,7 @@ async function addressesOf(
   return addresses
 }
 
-/**
- * Tries one address after the other. Each gets an equal part of the remaining time, so that an unreachable one leaves time for
- * the next.
- */
+/** Each address gets an equal share of the remaining time, so that an unreachable one leaves time for the next. */
 async function connectToAny(
   addresses: readonly string[],
   port: number,
@@ -107,9 +103,9 @@ async function connectToAny(
   return { kind: 'failed', message: `no connection to ${messages.join('; ')}` }
 }
 
-/** Starts TLS on a connection whose address was checked. The certificate must be valid for the host of the URL. */
+/** The certificate must be valid for the host of the URL. */
 async function startTls(socket: Socket, host: string, signal: AbortSignal): Promise<ConnectResult> {
-  // In TLS, an address cannot be a server name. The certificate is then checked against `host`.
+  // A TLS server name cannot be an address. For an address, the certificate is checked against `host`.
   const servername = isIP(host) === 0 ? host : ''
   const secured = tlsConnect({ socket, host, servername, ALPNProtocols: ['http/1.1'] })
   try {
@@ -126,7 +122,7 @@ async function startTls(socket: Socket, host: string, signal: AbortSignal): Prom
   }
 }
 
-/** Resolves at the event. In any other case, destroys the socket, and rejects with its error or the signal's reason. */
+/** Resolves at the event. If the socket fails or the signal aborts first, destroys the socket and rejects with the reason. */
 async function opened(
   socket: Socket,
   event: 'connect' | 'secureConnect',
@@ -134,7 +130,7 @@ async function opened(
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   socket.once(event, resolve)
-  // This listener is never removed, because an error before the socket is used must not end the process.
+  // This listener stays, because an error before the socket is used would otherwise end the process.
   socket.on('error', reject)
   const closed = () => reject(new Error('the connection was closed'))
   socket.once('close', closed)
@@ -161,36 +157,33 @@ function portOf(url: URL): number {
   return url.protocol === 'https:' ? 443 : 80
 }
 
-/** Returns all addresses of a name, at least one. Rejects if there is none, and soon after the signal aborts. */
+/** Resolves with at least one address. Rejects if the name has no address, and soon after the signal aborts. */
 export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonly string[]>
 
 interface ResolverOptions {
   /**
-   * Whether names without DNS records are looked up by the system: in the hosts file and under its search domains. These lead
-   * to private networks, so this is only useful if the settings allow some of them.
+   * If true, names without DNS records are looked up in the system's hosts file and search domains. These lead to private
+   * networks, so this is only useful if the settings allow some of them.
    */
   readonly systemNames: boolean
-  /** Name servers as `address:port`. If absent, those of the system. */
+  /** Each server has the form `address:port`. The system's servers are the default. */
   readonly servers?: readonly string[]
 }
 
-/** The timeout of the first DNS query, in milliseconds. The second query may take up to twice as long. */
+/** The first DNS query has this timeout. The second query may take up to twice as long. */
 const QUERY_TIMEOUT_MS = 2000
 const QUERY_TRIES = 2
-/**
- * When the addresses of one kind (A or AAAA) have arrived, those of the other kind have this many milliseconds, because some
- * name servers never answer AAAA queries.
- */
+/** After A or AAAA addresses arrive, the other query has this long, because some servers never answer AAAA queries. */
 const OTHER_KIND_MS = 1000
 
 /**
- * Creates the function that looks up names. It queries DNS directly, because the system's resolver uses a few threads that are
- * shared with file operations. A caller's slow name server would block them for tens of seconds.
+ * Creates a function that queries DNS directly. The system's resolver runs on a few threads that file operations also need, and
+ * a caller's slow name server would block those threads for tens of seconds.
  */
 export function createResolver(options: ResolverOptions): ResolveName {
   let previous: Promise<unknown> = Promise.resolve()
 
-  /** Uses the system's resolver for one lookup at a time, so that it blocks at most one of those threads. */
+  /** Runs one lookup at a time, so that lookups block at most one of the shared threads. */
   function lookUpInSystem(name: string, signal: AbortSignal): Promise<readonly string[]> {
     const result = previous.then(async () => {
       signal.throwIfAborted()
@@ -212,7 +205,7 @@ export function createResolver(options: ResolverOptions): ResolveName {
 
 interface DnsAnswer {
   readonly addresses: readonly string[]
-  /** Why `addresses` is empty; meaningless otherwise. */
+  /** The caller needs the error only if there are no addresses. */
   readonly error: unknown
 }
 
@@ -221,7 +214,7 @@ async function queryDns(
   signal: AbortSignal,
   servers: readonly string[] | undefined,
 ): Promise<DnsAnswer> {
-  // `cancel` ends all queries of a resolver, so each lookup has its own resolver, which takes microseconds to create.
+  // `cancel` ends all queries of a resolver, so each lookup has its own resolver. Creating one takes microseconds.
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: QUERY_TRIES })
   if (servers !== undefined) resolver.setServers(servers)
   const cancel = () => resolver.cancel()

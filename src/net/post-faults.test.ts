@@ -56,7 +56,7 @@ test('a POST to a receiver that does not read a large body fails at the deadline
   const url = `http://127.0.0.1:${await listen(t, receiver)}/`
   const failed = failure({ url, body: 'x'.repeat(20_000_000) })
   const [socket]: Socket[] = await once(receiver, 'connection')
-  // The end of the connection is only emitted if the socket is being read.
+  // A socket emits its end only if it is being read.
   socket?.on('error', () => {})
   await nextTurn()
   clock.advance(15_000)

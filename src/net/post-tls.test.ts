@@ -12,7 +12,7 @@ import { selfSigned } from '../../test/support/self-signed.ts'
 import { CONNECT_MS } from './post.ts'
 
 const known = selfSigned(['hooks.example.com'], ['127.0.0.1'])
-/** This certificate is trusted as well, but is not valid for the hosts in these tests. */
+/** This certificate is trusted, but is not valid for the hosts in these tests. */
 const otherHost = selfSigned(['elsewhere.example.com'], ['127.0.0.9'])
 const RESOLVED = { resolve: async () => ['127.0.0.1'] }
 const defaults = getCACertificates('default')

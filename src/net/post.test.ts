@@ -4,8 +4,8 @@ import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { startPoster } from '../../test/support/callback-poster.ts'
-import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './exchange.ts'
 import { openSocket } from './guarded-connect.ts'
+import { KEPT_BODY_BYTES, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_MS } from './post.ts'
 
 test('SPEC 6.2: the POST contains the caller’s headers, the standard ones and the unchanged body', async (t) => {
   const { receiver, post } = await startPoster(t)

@@ -7,13 +7,13 @@ import { createResolver } from './guarded-connect.ts'
 const NEVER = new AbortController().signal
 
 interface Zone {
-  /** Records by name. Names that are not listed do not exist. A listed name may have no records of one type. */
+  /** Maps names to records. Names that are not listed do not exist. A listed name may have no records of one type. */
   readonly [name: string]: { readonly a?: readonly string[]; readonly aaaa?: readonly string[] }
 }
 
 /**
- * Starts a name server on loopback, which never answers queries for `silent.example`, nor AAAA queries for `half.example`.
- * Returns a resolver that queries it.
+ * Starts a name server on loopback, which never answers queries for `silent.example`, nor AAAA queries for `half.example`, and
+ * returns a resolver for it.
  */
 async function start(t: TestContext, systemNames = false) {
   const socket = createSocket('udp4')
@@ -52,7 +52,6 @@ function readQuery(message: Buffer): { name: string; type: number; end: number }
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
 }
 
-/** Returns a record for the name in the query, with a TTL of one minute. */
 function record(type: number, address: string): Buffer {
   const data =
     type === 28

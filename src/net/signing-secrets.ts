@@ -1,26 +1,22 @@
 /**
- * The secrets of accounts, with which Parley signs callbacks. Signatures comply with Standard Webhooks, so that receivers can
- * verify them with existing libraries. Signing uses `node:crypto`, because the package `standardwebhooks` is slower; the tests
- * compare the two.
+ * Creates the secrets of accounts and signs callbacks with them, as Standard Webhooks specifies. Signing uses `node:crypto`,
+ * because the package `standardwebhooks` is slower; the tests compare the two.
  */
 import { createHmac, randomBytes } from 'node:crypto'
 
 const PREFIX = 'whsec_'
 
-/** Standard Webhooks requires 24 to 64 bytes. 32 is the size of the SHA-256 hash in a signature. */
+/** Standard Webhooks requires 24 to 64 bytes. A SHA-256 hash has 32. */
 const SECRET_BYTES = 32
-/**
- * For how many milliseconds after a rotation callbacks are also signed with the previous secret. Only one previous secret is
- * stored (`store/accounts.ts`).
- */
+/** For this long after a rotation, callbacks are also signed with the previous secret. */
 const ROTATION_MS = 86_400_000
 
-/** Creates a signing secret: `whsec_` and base64. */
+/** Returns a signing secret: `whsec_` and base64. */
 export function makeSecret(random: (bytes: number) => Uint8Array = randomBytes): string {
   return PREFIX + Buffer.from(random(SECRET_BYTES)).toString('base64')
 }
 
-/** Returns the secrets with which callbacks are signed now, the current one first. */
+/** Returns the secrets that sign callbacks now. The current one comes first. */
 export function secretsInForce(
   secrets: {
     readonly current: string
@@ -33,8 +29,7 @@ export function secretsInForce(
 }
 
 /**
- * Returns the value of the header `webhook-signature`: one `v1,…` for each secret, separated by spaces. For some time after a
- * rotation there are two secrets, because the receiver may still have the previous one.
+ * Returns the value of the header `webhook-signature`: one `v1,…` for each secret, separated by spaces.
  * @param id the value of `webhook-id`
  * @param timestampS the value of `webhook-timestamp`
  * @param body exactly the text that is sent

@@ -1,38 +1,32 @@
 /**
- * Decides to which addresses callbacks may be sent. It checks the URL when a job is created. When the callback is sent, it
- * checks all addresses before a connection, and the address of the connected socket afterwards (guarded-connect.ts).
+ * Decides whether callbacks may be sent to an address. The URL is checked when a job is created. When the callback is sent,
+ * guarded-connect.ts checks all addresses before connecting, and the address of the connected socket afterwards.
  */
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 
-/** A range of addresses: an address, and how many of its leading bits count. */
+/** All addresses of the range have the same first `prefix` bits as `address`. */
 export type Network = readonly [address: Address, prefix: number]
 
-/** The settings `callbacks.allow_networks` and `callbacks.https_only`. */
+/** The settings `callbacks.allow_networks` and `callbacks.https_only` determine these rules. */
 export interface AddressRules {
-  /** These ranges are allowed although they are usually blocked, except for the addresses in `ALWAYS_BLOCKED`. */
+  /** These ranges are allowed although they are usually blocked. They do not permit the addresses in `ALWAYS_BLOCKED`. */
   readonly allow: readonly Network[]
   readonly httpsOnly: boolean
 }
 
-/**
- * Maximum characters of a normalized URL, because many servers reject longer request lines. job/request.ts limits the URL as it
- * was written, but normalization can turn one character into nine.
- */
+/** Many servers reject longer request lines. Normalization can turn one character of the caller's URL into nine. */
 export const MAX_URL_LENGTH = 8192
 
-/** The limits of DNS for names and their parts, in characters. */
+/** DNS limits names and their parts to these lengths. */
 const MAX_NAME_LENGTH = 253
 const MAX_LABEL_LENGTH = 63
 
 const SETTING = '`callbacks.allow_networks`'
 
-/**
- * Reads the setting `callbacks.allow_networks`: ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses. Bits after the
- * prefix are ignored, as in most software. `entry` is the first invalid entry.
- */
+/** Bits after the prefix are ignored, as in most software. `entry` is the first invalid entry. */
 export function readNetworks(
   list: readonly string[],
 ):
@@ -48,8 +42,8 @@ export function readNetworks(
 }
 
 /**
- * Whether callbacks must not connect to this address, a text without brackets. Any text that is not an address is blocked. If
- * `allow` contains an IPv4 range, IPv6 forms of its addresses are still blocked, because they are outside the public range.
+ * Returns whether callbacks must not connect to this address, which has no brackets. Any text that is not an address is
+ * blocked. If `allow` contains an IPv4 range, IPv6 forms of its addresses stay blocked.
  */
 export function isBlockedAddress(address: string, allow: readonly Network[]): boolean {
   const parsed = parseAddress(address)
@@ -61,7 +55,7 @@ export function isBlockedAddress(address: string, allow: readonly Network[]): bo
 
 /**
  * Returns the loopback addresses of `localhost` and names below it, as far as `allow` contains them; null for any other name.
- * Such a name is never looked up in DNS (RFC 6761 §6.3), so `allow` with 127.0.0.0/8 is enough to use it.
+ * These names are never looked up in DNS (RFC 6761 §6.3), so `allow` with 127.0.0.0/8 is enough to use them.
  */
 export function localhostAddresses(name: string, allow: readonly Network[]): readonly string[] | null {
   if (name !== LOCALHOST && !name.endsWith(`.${LOCALHOST}`)) return null
@@ -74,9 +68,8 @@ export function hostOf(url: URL): string {
 }
 
 /**
- * Checks the URL of a callback without a DNS lookup. Use the returned `url`, which is normalized according to the WHATWG
- * standard, so that each address has only one spelling and the host has no trailing dot. `rule` describes the problem, and
- * continues the name of the field to a message.
+ * Checks the URL of a callback without a DNS lookup. Send the callback to the returned `url`: normalization (WHATWG) gives each
+ * address only one spelling, and the host has no trailing dot. The name of the field followed by `rule` is a message.
  */
 export function checkCallbackUrl(
   text: string,
@@ -101,10 +94,7 @@ export function checkCallbackUrl(
   return rule === null ? { ok: true, url: url.href } : reject(rule)
 }
 
-/**
- * Returns what is wrong with a host; null if nothing is. The text names the setting that could allow the host, or states that
- * none can.
- */
+/** Returns what is wrong with a host. The message names the setting that could allow the host, if one can. */
 function hostRule(host: string, allow: readonly Network[]): string | null {
   const address = parseAddress(host)
   if (address !== null) {
@@ -130,10 +120,7 @@ function isLabel(label: string): boolean {
   return label.length > 0 && label.length <= MAX_LABEL_LENGTH
 }
 
-/**
- * Returns null unless the text is an address in the form that resolvers and sockets return. `ipaddr.js` would also accept forms
- * such as `127.1`.
- */
+/** Accepts only the form that resolvers and sockets return. `ipaddr.js` would also accept forms such as `127.1`. */
 function parseAddress(text: string): Address | null {
   return isIP(text) === 0 ? null : ipaddr.parse(text)
 }
@@ -162,9 +149,10 @@ function isAlwaysBlocked(address: Address): boolean {
 }
 
 /**
- * Returns the IPv4 addresses that packets to this IPv6 address may reach. They are in the last 32 bits outside the public range
- * (mapped, compatible, translated, NAT64, ISATAP), after the prefix of 6to4, and inverted at the end of Teredo. Without this
- * check, allowing such a range would also allow the addresses that are always blocked.
+ * Returns the IPv4 addresses that packets to this IPv6 address may reach. Outside the public range, they are in the last 32
+ * bits (mapped, compatible, translated, NAT64, ISATAP). In 6to4 addresses they follow the prefix, and in Teredo addresses they
+ * are the inverted last 32 bits. Without this check, allowing such a range would also allow the addresses that are always
+ * blocked.
  */
 function carriedIpv4(address: Address): readonly Address[] {
   const bytes = address.toByteArray()
@@ -173,17 +161,14 @@ function carriedIpv4(address: Address): readonly Address[] {
   return liesIn(address, publicIpv6) ? [] : [new ipaddr.IPv4(bytes.slice(12))]
 }
 
-/** Reads an entry of our own lists. An invalid entry is a bug. */
+/** An invalid entry in the lists of this file is a bug. */
 function parseNetwork(entry: string): Network {
   const network = readNetwork(entry)
   if (network === null) throw new Error(`${entry} is not a CIDR range`)
   return network
 }
 
-/**
- * All of IPv4 is allowed except these ranges. They are from IANA's special-purpose address registries (private, local,
- * reserved, for documentation or tests), and from clouds that provide credentials to their machines at some addresses.
- */
+/** These ranges are from IANA's special-purpose address registries, or provide credentials to cloud machines. */
 const BLOCKED_IPV4: readonly string[] = [
   '0.0.0.0/8', // this host on this network
   '10.0.0.0/8', // private
@@ -209,7 +194,6 @@ const BLOCKED_IPV4: readonly string[] = [
 /** All of IPv6 is blocked except this range, the only one that is assigned to public hosts. */
 const PUBLIC_IPV6 = '2000::/3'
 
-/** The parts of that range that are blocked. */
 const BLOCKED_IPV6: readonly string[] = [
   '2001::/23', // protocol assignments, Teredo among them
   '2001:db8::/32', // documentation
@@ -218,10 +202,7 @@ const BLOCKED_IPV6: readonly string[] = [
   '3fff::/20', // documentation
 ]
 
-/**
- * The addresses at which clouds serve metadata, such as the credentials of the machine. They are blocked even if
- * `allow_networks` contains them.
- */
+/** Clouds serve metadata, such as credentials, at these addresses. `allow_networks` cannot allow them. */
 const ALWAYS_BLOCKED: readonly string[] = [
   '169.254.169.254', // AWS, Azure, Google and most others
   'fd00:ec2::254', // AWS
@@ -230,13 +211,13 @@ const ALWAYS_BLOCKED: readonly string[] = [
   '192.0.0.192', // Oracle
 ]
 
-/** The name of this machine. It is allowed if `allow_networks` contains loopback. */
+/** The name of this machine is allowed if `allow_networks` contains loopback. */
 const LOCALHOST = 'localhost'
 
-/** Names that are blocked whatever addresses they have, and whatever `allow_networks` contains. */
+/** These names are blocked regardless of their addresses and of `allow_networks`. */
 const BLOCKED_NAMES: readonly string[] = ['metadata.google.internal']
 
-/** Domains whose names are also blocked, because they exist only in private networks. */
+/** All names below these domains are blocked, because they exist only in private networks. */
 const BLOCKED_SUFFIXES: readonly string[] = ['.local', '.internal']
 
 const blockedIpv4 = BLOCKED_IPV4.map(parseNetwork)

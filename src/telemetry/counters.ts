@@ -1,8 +1,7 @@
 /**
- * Counters, histograms and percentiles for events that happen with every job. They replace those of prom-client, which hash and
- * copy their labels at each observation: this took a twentieth of a job's CPU time. Here, an observation costs one lookup per
- * label and one addition. prom-client still collects and formats the values. Metric samples contain the increases of these
- * counters.
+ * Counts events that happen with every job, in counters, histograms and percentiles, and converts the increases to metric
+ * samples. prom-client collects and formats the values, but does not count: it would hash and copy the labels at each
+ * observation, which took a twentieth of a job's CPU time.
  */
 
 import { createHistogram } from 'node:perf_hooks'
@@ -17,7 +16,7 @@ interface Value {
   readonly metricName?: string
 }
 
-/** A node in the tree of label values: it has a branch for each value of the next label or, after the last label, the entry. */
+/** A node in the tree of label values has a branch for each value of the next label or, after the last label, the entry. */
 interface Branch<Entry> {
   readonly next: Map<string, Branch<Entry>>
   entry: Entry | null
@@ -27,12 +26,11 @@ function newBranch<Entry>(): Branch<Entry> {
   return { next: new Map(), entry: null }
 }
 
-/** A metric that has an entry for each combination of label values. */
 abstract class LabelledMetric<Entry> {
   readonly name: string
   readonly help: string
   readonly #labelNames: readonly string[]
-  /** The entries as a tree. A flat map would need a key made of all values: a new string at each observation. */
+  /** The entries form a tree, because the key of a flat map would be a new string at each observation. */
   #root = newBranch<Entry>()
   #entries: { readonly labels: Labels; readonly entry: Entry }[] = []
   protected abstract readonly type: 'counter' | 'histogram'
@@ -41,11 +39,11 @@ abstract class LabelledMetric<Entry> {
     this.name = name
     this.help = help
     this.#labelNames = labelNames
-    // The registry only uses the name and `get` of a metric.
+    // The registry uses only the name and `get` of a metric.
     registry.registerMetric(this as unknown as Metric)
   }
 
-  /** Called by the registry at each scrape. */
+  /** The registry calls this at each scrape. */
   async get(): Promise<MetricObject> {
     const values = this.#entries.flatMap(({ labels, entry }) => this.valuesOf(labels, entry))
     const { name, help, type } = this
@@ -56,7 +54,7 @@ abstract class LabelledMetric<Entry> {
     return this.#entries
   }
 
-  /** Called by the registry when it is emptied. */
+  /** The registry calls this when it is emptied. */
   reset(): void {
     this.#root = newBranch()
     this.#entries = []
@@ -65,7 +63,6 @@ abstract class LabelledMetric<Entry> {
   protected abstract make(): Entry
   protected abstract valuesOf(labels: Labels, entry: Entry): Value[]
 
-  /** @param values the values of the labels, in the order of their names */
   protected entryOf(values: readonly string[]): Entry {
     let branch = this.#root
     for (const value of values) {
@@ -90,7 +87,7 @@ abstract class LabelledMetric<Entry> {
 
 interface Total {
   total: number
-  /** The part of the total that `takeIncreases` has already returned. */
+  /** `takeIncreases` has already returned this part of the total. */
   taken: number
 }
 
@@ -101,7 +98,7 @@ export class MetricCounter extends LabelledMetric<Total> {
     this.entryOf(labels).total += amount
   }
 
-  /** Returns the increases since the last call, with their labels. Only one caller may use it. */
+  /** Returns the increases since the last call, so only one caller may use this. */
   takeIncreases(): { readonly labels: Labels; readonly amount: number }[] {
     return this.entries.flatMap(({ labels, entry }) => {
       const amount = entry.total - entry.taken
@@ -120,7 +117,7 @@ export class MetricCounter extends LabelledMetric<Total> {
 }
 
 interface Distribution {
-  /** One count per bound, and one for values above all bounds. */
+  /** Each bound has a count. The last count is for values above all bounds. */
   readonly counts: number[]
   sum: number
 }
@@ -168,12 +165,12 @@ export class MetricHistogram extends LabelledMetric<Distribution> {
   }
 }
 
-/** Node's histogram only accepts whole numbers, so durations are recorded in tenths of a millisecond. */
+/** Node's histogram accepts only whole numbers, so durations are recorded in tenths of a millisecond. */
 const UNITS_PER_MS = 10
-/** The longest duration that is recorded: about 28 hours. */
+/** A longer duration is recorded as this one, about 28 hours. */
 const LONGEST_UNITS = 1_000_000_000
 
-/** Percentiles of durations, accurate to 1%. Node's native histogram computes them. */
+/** Computes percentiles of durations, accurate to 1%, with Node's native histogram. */
 export class Percentiles {
   readonly #histogram = createHistogram({ lowest: 1, highest: LONGEST_UNITS, figures: 2 })
 
@@ -215,7 +212,6 @@ interface Deltas {
   readonly runs: PercentilesView
 }
 
-/** Converts the increases of counters to the fields of a metric sample. */
 export function sampleDeltas({
   jobs,
   tokens,
@@ -257,7 +253,6 @@ function sums(increases: Increases, nameOf: (labels: Labels) => string | undefin
   return found
 }
 
-/** Returns two sums for each value of one label. */
 function pairs<First extends string, Second extends string>(
   increases: Increases,
   label: string,

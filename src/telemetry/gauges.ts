@@ -1,6 +1,6 @@
 /**
- * Gauges that are read from the running parts at each scrape. If the database does not respond, only the gauges that need it
- * are missing, and `parley_ready` is 0. No scrape waits for long.
+ * Registers the gauges that are read from the running service at each scrape. If the database does not respond within
+ * TIMEOUT_MS, only the gauges that need it are missing, and `parley_ready` is 0.
  */
 
 import { realpath, statfs } from 'node:fs/promises'
@@ -21,7 +21,6 @@ import type { Trouble } from '../upstreams/model-server.ts'
 import type { UpstreamState } from '../upstreams/routing-table.ts'
 
 export interface Gauges {
-  /** Rejects if the node cannot accept a job now. */
   ready(): Promise<void>
   depth(): Promise<Depth>
   callbackDepth(): Promise<CallbackDepth>
@@ -30,14 +29,12 @@ export interface Gauges {
   routes(): Promise<readonly RouteSignal[]>
   running(): number
   heldBack(): readonly HeldBack[]
-  /** The number of suspects: how many are queued, and how many run on this node. */
   suspects(): { readonly queued: number; readonly running: number }
   pendingResponses(): number
   batches(): OwnedBatches
   memory(): ByteBudget
-  /** The number of open connections. */
   connections(): number
-  /** In which part of the time since the last measurement the event loop was busy, from 0 to 1. */
+  /** Returns how much of the time since the last measurement the event loop was busy, from 0 to 1. */
   busy(): number
   upstreams(): readonly UpstreamState[]
   cpu(): CpuPoolState
@@ -53,7 +50,7 @@ export interface Gauges {
   readonly clock: Clock
 }
 
-/** Version 0.3 had several threads and labelled them. Now only one thread serves HTTP, and its label stays. */
+/** Version 0.3 labelled several threads. The label stays, because dashboards use it. */
 const MAIN_THREAD = { thread: '0' }
 
 export function registerGauges(registry: Registry, gauges: Gauges): void {
@@ -257,10 +254,9 @@ function setTasks({ running, waiting }: CpuPoolState, threads: number, set: SetV
   set(threads, { state: 'places' })
 }
 
-/** Sets a value. Null omits it from the scrape. */
+/** Null omits the value from the scrape. */
 type SetValue = (value: number | null, labels?: Readonly<Record<string, string>>) => void
 
-/** Adds a gauge whose values `collect` sets at each scrape. Values of earlier scrapes are removed. */
 function gaugeAdder(registry: Registry) {
   return (
     name: string,
@@ -291,13 +287,12 @@ function readIf<Found>(found: Found | null, read: (found: Found) => number): num
   return found === null ? null : read(found)
 }
 
-/** Returns for how many seconds something has been waiting; 0 if nothing is waiting. */
 export function ageSeconds(sinceMs: number | null, nowMs: number): number {
   return sinceMs === null ? 0 : Math.max(0, nowMs - sinceMs) / 1000
 }
 
 interface Disk {
-  /** The bytes that an unprivileged process can still use. */
+  /** An unprivileged process can use this many bytes. */
   readonly freeBytes: number
   readonly sizeBytes: number
 }
@@ -308,12 +303,12 @@ export async function diskOf(file: string): Promise<Disk> {
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
 }
 
-/** The timeout of a query. Prometheus abandons a scrape after 10 s. */
+/** Prometheus abandons a scrape after 10 s, so a gauge gives up earlier. */
 export const TIMEOUT_MS = 5000
 
 /**
  * Returns a function that resolves with null if `ask` fails or takes longer than TIMEOUT_MS. Concurrent calls share one result,
- * so that a hanging query is not repeated.
+ * so that scrapes do not repeat a query that hangs.
  */
 export function withTimeout<Found>(clock: Clock, ask: () => Promise<Found>): () => Promise<Found | null> {
   const answerOf = singleFlight(() => ask().catch(() => null))

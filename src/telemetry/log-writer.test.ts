@@ -1,8 +1,6 @@
 /**
- * Tests that the log survives a pipe that is not read for a while, and a full disk.
- *
- * No test closes its file, because a writer retries forever. It would write to the next file or connection that gets the same
- * descriptor, such as one of a later test.
+ * Tests that the log survives a pipe that is not read for a while, and a full disk. No test closes its file, because a writer
+ * retries forever, and would write to the next file or connection that gets the same descriptor.
  */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -39,7 +37,7 @@ test('lines that a full pipe does not take are kept up to a limit, and a line re
   let after = 0
   for await (const part of reader.stdout.setEncoding('utf8')) {
     text += part
-    // The first line that fits again is preceded by a line that reports how many were lost.
+    // Before the first line that fits again, a line reports how many were lost.
     if (after === 0) writer.write('afterwards\n')
     after += 1
     if (/afterwards\n$/.test(text) && /\d+ lost\n/.test(text)) break

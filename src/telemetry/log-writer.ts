@@ -1,35 +1,27 @@
 /**
- * Writes log lines to a file descriptor, many at a time. Lines that cannot be written, for example because the disk is full,
- * are kept and retried. If there are too many, lines are lost, and a line reports how many. The log must never stop the server.
- * Also formats log lines in threads that do not load the logging library.
+ * Writes log lines to a file descriptor, many at a time, and formats lines in threads that do not load the logging library. If
+ * the descriptor cannot be written, for example because the disk is full, lines are kept and retried. Beyond MAX_KEPT, lines
+ * are lost and counted, because the log must never stop the server.
  */
 import { write, writeSync } from 'node:fs'
 
-/** How many characters are written together, because a system call for each line would cost more than the line itself. */
+/** This many characters are written together, because a system call for each line would cost more than the line itself. */
 const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
-/** How many characters are kept while the log cannot be written. */
+/** This many characters are kept while the log cannot be written. */
 export const MAX_KEPT = 4_194_304
-/**
- * When the process ends and the pipe is full, the writer pauses up to this many times, for one second in total, so that the
- * reader can catch up.
- */
+/** If the pipe is full at the end, the writer pauses this often, for one second in total, so that the reader catches up. */
 const FLUSH_PAUSES = 100
 const FLUSH_PAUSE_MS = 10
 
 export class LogWriter {
   readonly #fd: number
-  /** Returns the line that reports how many lines were lost. */
   readonly #lostLine: (lines: number) => string
   #unsent = ''
   #lost = 0
-  /** The unwritten part of the last batch. */
   #batch: Buffer = Buffer.alloc(0)
   #writing = false
-  /**
-   * Whether a timer is set to write the lines in memory. Without such lines there is no timer, because it would wake an idle
-   * process.
-   */
+  /** Without unwritten lines there is no timer, because a timer would wake an idle process. */
   #scheduled = false
 
   constructor(fd: number, lostLine: (lines: number) => string) {
@@ -48,9 +40,9 @@ export class LogWriter {
     else this.#writeLater()
   }
 
-  /** Writes the lines in memory before the process exits. Lines that cannot be written now are lost. */
+  /** Writes the lines in memory before the process exits. Lines that cannot be written within a second are lost. */
   flush(): void {
-    // If a write is in progress, the system completes it.
+    // If a write is in progress, the system completes it, so its batch must not be written again.
     let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])
     for (let pauses = 0; rest.length > 0 && pauses < FLUSH_PAUSES; ) {
       try {
@@ -78,7 +70,6 @@ export class LogWriter {
     }, WRITE_EVERY_MS).unref()
   }
 
-  /** Writes the next batch. If that fails, it is retried later. */
   #writeBatch(): void {
     if (this.#writing) return
     if (this.#batch.length === 0) this.#batch = this.#takeUnsent()
@@ -94,10 +85,9 @@ export class LogWriter {
   }
 }
 
-/** The numbers that the logging library uses for its levels. */
 const LEVELS = { warn: 40, error: 50 } as const
 
-/** Formats a line as the logging library does. */
+/** Formats a line as pino does. */
 export function logLine(level: keyof typeof LEVELS, fields: object, message: string): string {
   return `${JSON.stringify({ level: LEVELS[level], time: new Date().toISOString(), ...fields, msg: message })}\n`
 }

@@ -1,6 +1,6 @@
 /**
- * The server's log: JSON lines on standard error, because standard output is for people. It never contains a prompt, an answer,
- * a key or a header.
+ * Creates the server's log: JSON lines on standard error, because standard output is for people. The log must never contain a
+ * prompt, an answer, a key or a header.
  */
 import { pino } from 'pino'
 import type { LogLevel } from '../config/allowed-values.ts'
@@ -14,7 +14,7 @@ export interface Log {
   warn(fields: Fields, message: string): void
   info(fields: Fields, message: string): void
   debug(fields: Fields, message: string): void
-  /** Writes the lines that are still in memory. */
+  /** Writes the lines that are still in memory. Call this before the process exits. */
   flush(): void
 }
 
@@ -27,7 +27,7 @@ function lostLine(lines: number): string {
   return logLine('warn', { lines }, 'the log could not be written for a while; lines are missing')
 }
 
-/** Returns the name and the message of an error, and its stack if it may be a bug of Parley. */
+/** Includes the stack of an error unless the database was unavailable, because the error may be a bug of Parley. */
 export function errorFields(error: unknown): Fields {
   if (!(error instanceof Error)) return { error: String(error) }
   const known = error instanceof StoreUnavailable

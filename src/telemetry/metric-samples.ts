@@ -1,6 +1,6 @@
 /**
- * Takes a metric sample every two seconds, keeps the samples of the last minutes, and sends each one to all listeners. Also
- * builds the overview of the admin API from the gauges of the node and the counts in its database.
+ * Takes a metric sample every two seconds, keeps those of the last 15 minutes, and sends each one to all listeners. Also builds
+ * the overview of the admin API.
  */
 
 import type { CurrentState, MetricFeed, MetricListener, MetricSample, Upstream } from '../admin/overview.ts'
@@ -14,11 +14,11 @@ import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
 export const SAMPLE_MS = 2000
-/** The samples of a quarter of an hour. */
+/** These are the samples of 15 minutes. */
 export const MAX_SAMPLES = 450
 /** Without listeners, only every fifth sample queries the database. */
 const IDLE_EVERY = 5
-/** Counts from the database that are older than this are left out of samples. */
+/** Samples leave out counts from the database that are older than this. */
 const STALE_MS = 30_000
 
 export interface MetricSamplesOptions {
@@ -28,7 +28,6 @@ export interface MetricSamplesOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** The latest counts from the database. */
 interface Depths {
   readonly depth: Depth
   readonly callbacks: CallbackDepth
@@ -72,7 +71,7 @@ export class MetricSamples implements MetricFeed {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Ends the stream of each listener. */
+  /** Ends the stream of each listener, and refuses further ones. */
   stop(): void {
     this.#stopped = true
     void this.#loop.stop()
@@ -110,14 +109,14 @@ export class MetricSamples implements MetricFeed {
     }
   }
 
-  /** Queries the counts. Never rejects. Samples do not wait for it, because the database may be slow. */
+  /** Never rejects. Samples do not wait for this query, because the database may be slow. */
   async #askDatabase(): Promise<void> {
     const { gauges, clock } = this.#parts
     try {
       const [depth, callbacks] = await Promise.all([gauges.depth(), gauges.callbackDepth()])
       this.#last = { depth, callbacks, steadyMs: clock.steadyMs() }
     } catch {
-      // The latest counts remain until they are too old.
+      // The previous counts stay in use until they are older than STALE_MS.
     }
   }
 }

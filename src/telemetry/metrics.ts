@@ -1,4 +1,7 @@
-/** Parley's metrics in the Prometheus text format. Their names must not change, because dashboards and alerts use them. */
+/**
+ * Counts what happens in a node, and returns Parley's metrics in the Prometheus text format. Names of metrics must not change,
+ * because dashboards and alerts use them.
+ */
 import { Registry } from 'prom-client'
 import type { BatchAdvance } from '../batches/progress.ts'
 import type { TaskName } from '../cpu-pool/thread.ts'
@@ -16,10 +19,7 @@ const FAST_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 const SLOW_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const GROUP_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
-/**
- * The outcomes with which a node settles jobs. `cancelled` is not among them, because a cancellation ends a job without a
- * settlement.
- */
+/** A cancellation ends a job without a settlement, so `cancelled` is not an outcome here. */
 const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed', true>> = {
   completed: true,
   timeout: true,
@@ -31,7 +31,7 @@ const OUTCOMES: Readonly<Record<Exclude<FailureCode, 'cancelled'> | 'completed',
   internal_error: true,
 }
 
-/** A metric with all its values. Values of a histogram have names as in the Prometheus format. */
+/** The values of a histogram have the names of the Prometheus text format. */
 export interface MetricValues {
   readonly name: string
   readonly help: string
@@ -148,10 +148,9 @@ export class Metrics {
   readonly #commits = this.#histogram('commit_seconds', 'Duration of a group commit.', FAST_S)
   readonly #groups = this.#histogram('commit_group_size', 'Number of writes in a group commit.', GROUP_SIZES)
 
-  /** @param models the public names of the configured models */
   constructor(models: readonly string[] = []) {
     addRuntimeMetrics(this.#registry)
-    // These counters start at 0, because Prometheus does not notice an increase of a counter that first appears with the value
+    // These counters start at 0, because Prometheus does not count the first increase of a counter that appears with the value
     // 1.
     for (const model of models) for (const outcome of Object.keys(OUTCOMES)) this.#jobs.add(0, model, outcome)
     this.#callbacks.add(0, 'failed')
@@ -166,7 +165,6 @@ export class Metrics {
     if (ended !== null) this.#batches.add(1, ended)
   }
 
-  /** Adds the gauges, which are read from the running parts at each scrape. */
   watch(gauges: Gauges): void {
     registerGauges(this.#registry, gauges)
   }
@@ -175,19 +173,16 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /**
-   * Returns the values of all metrics.
-   * @param isStopped whether the parts that gauges read have stopped; then only counters and histograms are returned
-   */
+  /** Returns only counters and histograms if the parts that gauges read have stopped. */
   async values(isStopped: boolean): Promise<readonly MetricValues[]> {
     const isLeft = (metric: unknown) => metric instanceof MetricCounter || metric instanceof MetricHistogram
-    // prom-client's declared type is wrong: it describes what `get` returns.
+    // prom-client's declared type is wrong. This type describes what `get` returns.
     const metrics = this.#registry.getMetricsAsArray() as unknown as { get(): Promise<MetricValues> }[]
     const left = isStopped ? metrics.filter(isLeft) : metrics
     return Promise.all(left.map((metric) => metric.get()))
   }
 
-  /** Returns the changes since the last call. Only one caller may use it. */
+  /** Returns the changes since the last call, so only one caller may use this. */
   takeDeltas(): SampleDeltas {
     return sampleDeltas({
       jobs: this.#jobs.takeIncreases(),
@@ -207,7 +202,7 @@ export class Metrics {
   }
 
   started(job: ClaimedJob, nowMs: number): void {
-    // If the job has run before, its time since creation is not only time in the queue, so it does not count.
+    // If the job has run before, the time since its creation also contains that execution.
     if (job.earlierJson !== undefined) return
     const ms = Math.max(0, nowMs - job.createdAtMs)
     this.#wait.observe(ms / 1000)
@@ -237,7 +232,7 @@ export class Metrics {
     if (isTruncated) this.#truncated.add(1, upstream, model)
   }
 
-  /** @param target `upstream/model`; names of upstreams contain no slash */
+  /** `target` is `upstream/model`. Names of upstreams contain no slash. */
   contextShifted(target: string): void {
     const slash = target.indexOf('/')
     this.#contextShifts.add(1, target.slice(0, slash), target.slice(slash + 1))
@@ -266,16 +261,12 @@ export class Metrics {
     this.#cpuTime.observe(ms / 1000, task)
   }
 
-  /** A function with bound labels, because it is called at each commit. */
   readonly committed = (size: number, ms: number): void => {
     this.#commits.observe(ms / 1000)
     this.#groups.observe(size)
   }
 
-  /**
-   * Adds a counter of events. Returns a function that counts one event, whose arguments are the values of the labels; further
-   * arguments are ignored. The counter starts at 0 for all values of its labels.
-   */
+  /** Returns a function that counts one event, by the values of its labels. Further arguments are ignored. */
   #event(name: string, help: string, labels: Readonly<Record<string, readonly string[]>> = {}) {
     const names = Object.keys(labels)
     const counter = this.#counter(name, help, names)
@@ -287,7 +278,7 @@ export class Metrics {
     return (...values: string[]): void => counter.add(1, ...values.slice(0, names.length))
   }
 
-  /** Adds a counter. Without labels, it starts at 0. */
+  /** A counter without labels starts at 0. */
   #counter(name: string, help: string, labelNames: readonly string[] = []): MetricCounter {
     const counter = new MetricCounter(this.#registry, `parley_${name}`, help, labelNames)
     if (labelNames.length === 0) counter.add(0)

@@ -1,6 +1,6 @@
 /**
- * Exports traces and metrics by OTLP over HTTP. It is loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The exporters read
- * the endpoint, headers, timeout, compression and certificates from OpenTelemetry's standard variables.
+ * Exports traces and metrics by OTLP over HTTP. The module is loaded only if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. The
+ * exporters read their options from OpenTelemetry's standard variables.
  *
  * A slow or unavailable collector delays nothing: the number of waiting spans is limited, further spans are dropped, and the
  * log gets at most one warning per minute.
@@ -50,16 +50,12 @@ import type { Metrics, MetricValues } from './metrics.ts'
 type Environment = Readonly<Record<string, string | undefined>>
 
 export interface Otlp {
-  /** Exports these metrics as well. */
   watch(metrics: Pick<Metrics, 'values'>): void
   /** Exports what is left. Resolves with false if that takes longer than a second. Never rejects. */
   stop(): Promise<boolean>
 }
 
-/**
- * How long the shutdown waits for the last export. A shutdown may exceed `jobs.drain_seconds` by three seconds, two of which
- * are for the last responses.
- */
+/** A shutdown may exceed `jobs.drain_seconds` by three seconds, and the last responses need two of them. */
 const FLUSH_MS = 1000
 const WARN_EVERY_MS = 60_000
 const PROTOCOLS: ReadonlySet<string> = new Set(['http/protobuf', 'http/json'])
@@ -107,7 +103,7 @@ export async function startOtlp(env: Environment, log: Pick<Log, 'warn'>): Promi
       exportTimeoutMillis: 'OTEL_METRIC_EXPORT_TIMEOUT',
     })
     const { exportIntervalMillis: everyMs, exportTimeoutMillis: timeoutMs } = times
-    // The library throws if a configured timeout is longer than the interval; it only shortens its own default.
+    // The library throws if the configured timeout is longer than the interval, so such a timeout is shortened.
     const isTooLong = everyMs !== undefined && timeoutMs !== undefined && timeoutMs > everyMs
     const reader = new PeriodicExportingMetricReader({
       exporter: await metricExporter(env),
@@ -166,7 +162,7 @@ const ROOTS: Readonly<Record<string, (ratio: number) => Sampler>> = {
 function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment): Sampler {
   const name = OTEL_TRACES_SAMPLER || 'parentbased_always_on'
   const ratio = Number(OTEL_TRACES_SAMPLER_ARG || 1)
-  // With such a value, the library would silently trace nothing.
+  // With this value, the library would silently trace nothing.
   if (Number.isNaN(ratio)) {
     throw new Error(`OTEL_TRACES_SAMPLER_ARG is ${OTEL_TRACES_SAMPLER_ARG}. Set it to a number from 0 to 1.`)
   }
@@ -182,7 +178,7 @@ function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment
 /** A timer with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** Returns the variables that contain a positive number. */
+/** Ignores variables that do not contain a positive number. */
 function numbers<Name extends string>(env: Environment, names: Readonly<Record<Name, string>>) {
   const given = Object.entries<string>(names).map(
     ([name, variable]) => [name, Math.min(Number(env[variable]), MAX_TIMER_MS)] as const,
@@ -209,12 +205,10 @@ function warner(log: Pick<Log, 'warn'>): (message: string) => void {
   }
 }
 
-/** Passes the metrics of `/metrics` to the OpenTelemetry SDK, in the SDK's own form. */
 class OtlpMetrics implements MetricProducer {
   readonly #startTime = millisToHrTime(Date.now())
   #values: () => Promise<readonly MetricValues[]> = async () => []
 
-  /** From now on, collects these metrics. */
   watch(values: () => Promise<readonly MetricValues[]>): void {
     this.#values = values
   }
@@ -245,7 +239,7 @@ function dataOf({ name, help, type, values }: MetricValues, times: Times): Metri
   return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints: histograms(values, times) }
 }
 
-/** Converts histograms. In the Prometheus format, each bucket is a value with the label `le`. */
+/** In the Prometheus format, each bucket is a value with the label `le` and also counts the smaller values. */
 function histograms(values: MetricValues['values'], times: Times): DataPoint<Histogram>[] {
   const points = new Map<
     string,

@@ -22,7 +22,7 @@ test('the lag of the event loop is how late its timers are, and 0 before the fir
   const registry = new Registry()
   addRuntimeMetrics(registry)
   assert.equal(await maxLagSeconds(registry), 0)
-  // The lag is the time between two timers, so a single long turn may not show it; then the next one does.
+  // The lag is the time between two timers, so a single long turn of the event loop may not show it. The next turn does.
   while ((await maxLagSeconds(registry)) < (HELD_MS - 200) / 1000) {
     holdLoop()
     await nextTurn()

@@ -1,20 +1,17 @@
 /**
- * Metrics of the Node runtime, with the names that are usual for Node programs, and how busy the event loop is. The lag of the
- * event loop is measured here, ten times per second. prom-client measures it a hundred times per second, which would cost an
- * idle server more CPU time than everything else; fewer measurements have the same distribution.
+ * Provides metrics of the Node runtime, with the names that are usual for Node programs, and measures how busy the event loop
+ * is. The lag of the event loop is measured ten times per second. prom-client measures it a hundred times per second, which
+ * would cost an idle server more CPU time than everything else.
  */
 import { type EventLoopUtilization, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
 
 const EVERY_MS = 100
-/** The interval of prom-client's own timer, which should not run: 25 days is the longest possible. */
+/** The longest possible interval, 25 days, effectively disables prom-client's own measurement. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
-/**
- * promtool rejects these gauges, because their names end like those of counters. Each is the sum of the gauge with the same
- * name without `_total`.
- */
+/** promtool rejects these gauges, because their names end like counters. Those without `_total` have the same values. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -30,7 +27,7 @@ export function addRuntimeMetrics(registry: Registry): void {
     return new Gauge({ name, help, registers: [registry], ...(collect && { collect }) })
   }
   const delays = new TimerDelays()
-  // This gauge is collected before the others, and sets their values.
+  // The registry collects this gauge before the others, so it can set their values.
   const lag = gauge(`${LAG}_seconds`, 'Time until the event loop came round at this scrape.', async () => {
     const found = delays.take()
     if (found !== null) for (const name of STATISTICS) gauges[name].set(found[name])
@@ -51,9 +48,8 @@ export function addRuntimeMetrics(registry: Registry): void {
   }
 }
 
-/** Measures how late a repeating timer fires. */
 class TimerDelays {
-  /** A histogram of the times between two timers: the interval plus the delay of the second timer. */
+  /** Each value is the time between two timers: the interval plus the delay of the second timer. */
   readonly #between = monitorEventLoopDelay({ resolution: EVERY_MS })
 
   constructor() {
@@ -79,20 +75,14 @@ class TimerDelays {
   }
 }
 
-/**
- * A figure is returned again for this many milliseconds. Otherwise, if two readers follow each other closely, the second would
- * get a figure for the short time in between.
- */
+/** A figure stays valid for this long, so that two readers in quick succession get the same one. */
 const LEAST_MS = 1000
 
 interface LoopMeter {
   eventLoopUtilization(one?: EventLoopUtilization, other?: EventLoopUtilization): EventLoopUtilization
 }
 
-/**
- * Returns a function that returns in which part of the time since its last measurement the event loop was busy, from 0 to 1. It
- * measures at most once per second.
- */
+/** Returns a function that returns the busy part of the time since its last measurement, from 0 to 1. */
 export function busyMeter(meter: LoopMeter): () => number {
   let last: EventLoopUtilization | undefined
   let lastMs = Number.NEGATIVE_INFINITY

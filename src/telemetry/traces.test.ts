@@ -20,7 +20,6 @@ interface Recorded {
   ended: boolean
 }
 
-/** Registers a minimal SDK that records spans. */
 function record(): Recorded[] {
   const spans: Recorded[] = []
   const startSpan = (name: string): Span => {
@@ -107,7 +106,10 @@ function* endless() {
   for (;;) yield Buffer.alloc(65_536)
 }
 
-/** A client that leaves while a long response is sent. The tracer of the module stays with the first SDK, so this is no test. */
+/**
+ * The client leaves while a long response is sent. The tracer of the module stays with the first SDK, so this is no test of its
+ * own.
+ */
 async function longResponse(t: TestContext, spans: readonly Recorded[]) {
   const app = fastify()
   t.after(() => app.close())

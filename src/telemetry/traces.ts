@@ -1,7 +1,7 @@
 /**
  * Records OpenTelemetry spans for the life of a job, with the GenAI conventions for calls to models. The SDK must be registered
- * before the service is created, by `otlp.ts` or by the operator. Without an SDK, nothing is wrapped, so tracing costs nothing.
- * No span contains text of a conversation or an answer, or the address of a caller.
+ * before the service is created, by `otlp.ts` or by the operator. Without an SDK nothing is wrapped, so tracing costs nothing.
+ * No span may contain text of a conversation or an answer, or the address of a caller.
  */
 import {
   type Attributes,
@@ -25,7 +25,6 @@ import type { ExecuteJob } from '../queue/execute.ts'
 import type { Acceptance, Settlement, Store } from '../store/store.ts'
 import type { ModelRequest, RoutedReply, Router } from '../upstreams/model-server.ts'
 
-/** Whether an SDK that records spans is registered. */
 export function isTracing(): boolean {
   const provider = trace.getTracerProvider()
   if (!(provider instanceof ProxyTracerProvider)) return true
@@ -34,7 +33,6 @@ export function isTracing(): boolean {
 
 const tracer = trace.getTracer('parley')
 
-/** @param parent the active context if absent */
 async function withSpan<T>(
   name: string,
   kind: SpanKind,
@@ -53,10 +51,10 @@ async function withSpan<T>(
   })
 }
 
-/** Maps the usage of each finished execution to its context. The usage is the object that the settlement contains. */
+/** Execution and settlement share the usage object, so the settlement finds the context of the execution here. */
 const contexts = new WeakMap<Usage, Context>()
 
-/** Records the spans `parley.accept` and `parley.settle`. A job that a cached response completes at once only has the first. */
+/** Records the spans `parley.accept` and `parley.settle`. A job that a cached response completes at once has only the first. */
 export function tracedStore(store: Store): Store {
   const accept = (acceptance: Acceptance) =>
     withSpan('parley.accept', SpanKind.INTERNAL, async (span) => {
@@ -93,8 +91,8 @@ export function tracedStore(store: Store): Store {
 }
 
 /**
- * Records the span `parley.queue` from the creation of a job to the start of its execution, and the span `parley.run` for the
- * execution, with its outcome. On any node, both belong to the trace that is stored with the job.
+ * Records the span `parley.queue` from the creation of a job to the start of its execution, and `parley.run` for the execution.
+ * On any node, both belong to the trace that is stored with the job.
  */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   return (job, signal, cacheKey, events) => {
@@ -140,7 +138,7 @@ export function tracedRouter(router: Router): Router {
         const finish = finishReason(routed)
         if (finish !== null) span.setAttribute('gen_ai.response.finish_reasons', [finish])
         if (routed.reply.kind !== 'answer') {
-          // `trouble` is the released name for an error, also in receipts.
+          // `trouble` is the released name for an error, as in receipts.
           span.setAttribute('error.type', routed.reply.kind === 'error' ? 'trouble' : routed.reply.kind)
           span.setStatus({ code: SpanStatusCode.ERROR })
         }
@@ -151,10 +149,7 @@ export function tracedRouter(router: Router): Router {
   }
 }
 
-/**
- * Records a span `parley.callback` for each delivery attempt of a job that has a trace. The receiver gets the span's
- * `traceparent`.
- */
+/** Records a span `parley.callback` for each attempt, if the job has a trace. The receiver gets its `traceparent`. */
 export function tracedPoster(poster: Poster): Poster {
   return {
     post: (request) => {
@@ -184,7 +179,7 @@ export function tracedPoster(poster: Poster): Poster {
   }
 }
 
-/** @param target `upstream/model`; names of upstreams contain no slash */
+/** `target` is `upstream/model`. Names of upstreams contain no slash. */
 function modelAttributes({ model }: Pick<ModelRequest, 'model'>, target: string | null): Attributes {
   const about = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': model }
   if (target === null) return about
@@ -202,11 +197,10 @@ function finishReason({ reply }: RoutedReply): string | null {
   return reply.kind === 'answer' ? 'stop' : null
 }
 
-/** The bounds that the GenAI conventions recommend. */
+/** The GenAI conventions recommend these bounds. */
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 
-/** Creates the metrics of calls. Returns a function that records the duration and tokens of each call of a request. */
 function genAiMetrics(): (request: ModelRequest, routed: RoutedReply) => void {
   const meter = metrics.getMeter('parley')
   const duration = meter.createHistogram('gen_ai.client.operation.duration', {
@@ -239,8 +233,8 @@ const CREATES: ReadonlySet<string | undefined> = new Set([
 ])
 
 /**
- * Records a server span for each request that creates jobs. It continues the trace in the W3C header `traceparent`, which is
- * stored with the jobs. Call it before the routes are declared, because hooks apply only to later routes.
+ * Records a server span for each request that creates jobs, as part of the trace in the request's `traceparent`. Call this
+ * before the routes are declared, because hooks apply only to later routes.
  */
 export function traceCreates(app: FastifyInstance): void {
   const open = new WeakMap<FastifyRequest, { readonly span: Span; readonly inside: Context }>()
@@ -248,21 +242,21 @@ export function traceCreates(app: FastifyInstance): void {
     const { url } = request.routeOptions
     if (request.method === 'POST' && CREATES.has(url)) {
       const { traceparent } = request.headers
-      // An SDK of the operator may already have started a span for the request.
+      // The operator's SDK may already have started a span for the request.
       const isBegun = trace.getActiveSpan() !== undefined
       const given = isBegun || typeof traceparent !== 'string' ? null : contextOf(traceparent)
       const parent = given ?? context.active()
       const attributes = { 'http.request.method': 'POST', 'http.route': url }
       const span = tracer.startSpan(`POST ${url}`, { kind: SpanKind.SERVER, attributes }, parent)
       open.set(request, { span, inside: trace.setSpan(parent, span) })
-      // `onResponse` is not called if the client disconnects before the end of the response.
+      // Fastify does not call `onResponse` if the client disconnects before the end of the response.
       raw.once('close', () => {
         if (!raw.writableFinished) end(request, CLIENT_GONE)
       })
     }
     done()
   })
-  // Reading the body loses the context, so the context is set in a hook that runs after it.
+  // Reading the body loses the context, so a later hook sets it.
   app.addHook('preHandler', (request, _reply, done) => {
     const traced = open.get(request)
     if (traced === undefined) done()
@@ -280,11 +274,10 @@ export function traceCreates(app: FastifyInstance): void {
   })
 }
 
-/** Matches the header `traceparent`. Later versions of its format may have further parts, which are ignored. */
+/** Later versions of the format of `traceparent` may have further parts, which are ignored. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
 const SAMPLED = 1
 
-/** Returns the active span as a `traceparent`; null if there is none. */
 export function activeTraceparent(): string | null {
   const context = trace.getActiveSpan()?.spanContext()
   if (!context || !isSpanContextValid(context)) return null

@@ -1,26 +1,24 @@
 /**
- * Counts the tokens of texts, as a task of the CPU pool: the tokenizer is slow for long runs without a break, so it must not
- * run on the event loop.
+ * Counts the tokens of texts, as a task of the CPU pool. Long runs without a break make the tokenizer slow, so it must not run
+ * on the event loop.
  */
 
 /**
- * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. A cut can
- * split a token, so the count may be too high by one for each piece.
+ * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. Each cut
+ * can split a token, so the count may be too high by one for each piece.
  */
 const PIECE = 1024
-/** Callers can send text that looks like a special token, such as `<|endoftext|>`. It is counted as ordinary text. */
+/** Text that looks like a special token is counted as ordinary text. By default, the tokenizer would throw. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 export interface CountTokens {
-  /** Each is the text between the quotes of a JSON string. */
+  /** Each text is the part between the quotes of a JSON string. */
   readonly jsonTexts: readonly string[]
-  /** The count stops once it reaches this limit. */
   readonly enough: number
 }
 
 export interface CountedTokens {
   readonly tokens: number
-  /** Whether all texts were counted to the end. */
   readonly isComplete: boolean
 }
 
@@ -29,7 +27,6 @@ type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
 /** The tokenizer is loaded at the first count, because its tables take tens of megabytes in each thread. */
 let tokenizer: Tokenizer | null = null
 
-/** Counts with an OpenAI tokenizer (o200k). */
 export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<CountedTokens> {
   tokenizer ??= await import('gpt-tokenizer/encoding/o200k_base')
   let tokens = 0
@@ -45,7 +42,7 @@ export async function countTokens({ jsonTexts, enough }: CountTokens): Promise<C
   return { tokens, isComplete: true }
 }
 
-/** Returns where the piece ends: never between the two halves of a surrogate pair. */
+/** A piece never ends between the two halves of a surrogate pair. */
 function pieceEnd(text: string, from: number): number {
   const to = Math.min(from + PIECE, text.length)
   const code = text.charCodeAt(to - 1)

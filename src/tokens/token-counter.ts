@@ -1,6 +1,6 @@
 /**
- * Counts the tokens of a conversation, one slice at a time, so that accounts can alternate on the threads, and a count can be
- * stopped between two slices.
+ * Counts the tokens of a conversation on the CPU pool, one slice at a time. Between two slices, other accounts get their turn
+ * on the threads, and a count can be stopped.
  */
 import { framingTokens } from '../job/create-body.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
@@ -8,31 +8,30 @@ import type { CountedTokens } from './count-tokens.ts'
 
 export interface TokenCount {
   readonly tokens: number
-  /** `at least`: the count stopped just above the limit. `about`: estimated from a sample that was far above the limit. */
+  /** `at least`: the count stopped just above the limit. `about`: the number is an estimate far above the limit. */
   readonly certainty: 'exact' | 'at least' | 'about'
 }
 
-/** Counts texts on a thread, and may stop at `enough` tokens. Resolves with null if it was stopped. */
+/** Counts texts on a thread, and may stop at `enough` tokens. Resolves with null if the count was stopped. */
 export type CountTexts = (jsonTexts: readonly string[], enough: number) => Promise<CountedTokens | null>
 
 export interface Conversation {
   readonly messagesJson: string
   readonly messages: number
-  /** An upper bound of the conversation's tokens: the bytes of its texts, plus the tokens of the chat format. */
+  /** This is an upper bound of the conversation's tokens: the bytes of its texts, plus the tokens of the chat format. */
   readonly tokensAtMost: number
 }
 
 /**
- * If the bytes of a conversation exceed the limit in tokens by this factor, a sample is counted first. Most likely the text is
- * too long, because a token of prose has four or five bytes.
+ * If the bytes of a conversation exceed the limit in tokens by this factor, a sample is counted first. Such a conversation is
+ * most likely too long, because a token of prose has four or five bytes.
  */
 const SAMPLED_FROM = 8
 const SAMPLE_PIECES = 32
 const SAMPLE_CHARACTERS = 512
-/** The estimate from a sample counts if it exceeds the limit by this factor. */
 const CLEARLY_OVER = 2
 
-/** Counts the tokens of the conversation up to just above the limit. Resolves with null if it was stopped. */
+/** Counts up to just above the limit. Resolves with null if the count was stopped. */
 export async function countConversation(
   { messagesJson, messages, tokensAtMost }: Conversation,
   limit: number,
@@ -61,22 +60,19 @@ export async function countConversation(
  * of the pool a fraction of a second, whatever its content.
  */
 
-/** The start and end of the text of a message, between the quotes of a JSON string. */
+/** The range excludes the quotes of the JSON string. */
 interface TextRange {
   readonly from: number
   readonly to: number
 }
 
-/**
- * Yields the text of each message.
- * @param messagesJson messages as `JSON.stringify` writes them: objects with two members, `role` and `content`, in either order
- */
+/** `JSON.stringify` must have written the messages. Their members `role` and `content` may be in either order. */
 export function* messageTexts(messagesJson: string): Generator<TextRange> {
   let at = messagesJson.indexOf('"')
   while (at !== -1) {
     const nameEnd = stringEnd(messagesJson, at + 1)
     const isContent = messagesJson.startsWith('content"', at + 1)
-    // The name is followed by a colon and the opening quote of the value.
+    // A colon and the opening quote of the value follow the name.
     const from = nameEnd + 3
     const to = stringEnd(messagesJson, from)
     if (isContent) yield { from, to }
@@ -84,18 +80,16 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
   }
 }
 
-/** The characters of a slice. For 16 KiB of random letters, the tokenizer takes about 0.1 s. */
+/** For 16 KiB of random letters, the tokenizer takes about 0.1 s. */
 const SLICE_CHARACTERS = 16 * 1024
-/** The maximum number of texts in a slice, for conversations of very many short messages. */
 const SLICE_TEXTS = 1024
 
-/** Yields the texts of the messages in slices. A long text continues in the next slice. */
 export function* textSlices(messagesJson: string): Generator<string[]> {
   let slice: string[] = []
   let room = SLICE_CHARACTERS
   for (const { from, to } of messageTexts(messagesJson)) {
     for (let at = from; at < to; ) {
-      // Text before `at` belongs to earlier slices, so nothing is examined twice.
+      // Text before `at` belongs to earlier slices, so no text is examined twice.
       const end = textEnd(messagesJson, at, Math.min(at + room, to), to)
       slice.push(messagesJson.slice(at, end))
       room -= end - at
@@ -111,11 +105,10 @@ export function* textSlices(messagesJson: string): Generator<string[]> {
 
 interface TextSample {
   readonly jsonTexts: readonly string[]
-  /** The part of the whole text that the sample contains, from 0 to 1; 1 if there is no text. */
+  /** The sample contains this part of the whole text, from 0 to 1; 1 if there is no text. */
   readonly part: number
 }
 
-/** Returns pieces of the texts, evenly spread over all of them. */
 export function textSample(messagesJson: string, pieces: number, characters: number): TextSample {
   const texts = [...messageTexts(messagesJson)]
   const total = texts.reduce((sum, { from, to }) => sum + to - from, 0)
@@ -123,7 +116,7 @@ export function textSample(messagesJson: string, pieces: number, characters: num
   let before = 0
   let next = 0
   for (const { from, to } of texts) {
-    // The text may be cut here. The search back from the next piece ends here, so that all pieces together take one pass.
+    // The text may be cut at this index. `textEnd` does not search back beyond it, so that all pieces together take one pass.
     let cut = from
     for (; next < total && next < before + to - from; next += total / pieces) {
       const at = textEnd(messagesJson, cut, Math.max(cut, from + Math.floor(next - before)), to)
@@ -137,12 +130,13 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** The length of the longest escape, such as `\u00e9`. */
+/** An escape such as `\u00e9` is the longest. */
 const LONGEST_ESCAPE = 6
 
 /**
- * Returns the first index from `at` on at which the text may be cut: not inside of an escape or a surrogate pair.
- * @param from an index, not after `at`, at which it may be cut
+ * Returns the first index from `at` on at which the text may be cut. A cut inside an escape or a surrogate pair would change
+ * the text.
+ * @param from an index, not after `at`, at which the text may be cut
  */
 function textEnd(json: string, from: number, at: number, to: number): number {
   if (at >= to) return to
@@ -156,7 +150,7 @@ function textEnd(json: string, from: number, at: number, to: number): number {
   return at > from && code >= 0xd800 && code <= 0xdbff ? at + 1 : at
 }
 
-/** Whether the backslash at `at` starts an escape, because it is not escaped itself by the previous one. */
+/** Returns whether the backslash at `at` starts an escape. It does not if the previous backslash escapes it. */
 function beginsEscape(json: string, from: number, at: number): boolean {
   let before = 0
   while (at - 1 - before >= from && json.charCodeAt(at - 1 - before) === BACKSLASH) before++

@@ -1,7 +1,7 @@
 /**
  * Rearranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of roles, than callers may
- * send. Every text is kept; texts of the same role keep their order, and no text moves ahead of an instruction. It works on the
- * JSON text without parsing it, because a conversation may have megabytes and each call needs its text.
+ * send. Every text is kept; texts of the same role keep their order, and no text moves ahead of an instruction. The JSON text
+ * is not parsed, because a conversation may have megabytes and each call rearranges it.
  */
 import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
@@ -16,10 +16,10 @@ import { stringEnd } from '../json-text/scan-json.ts'
  */
 export type SentRoles = 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
 
-/** The user message before a conversation that starts with `assistant`, for templates that require a user message first. */
+/** Some templates require a user message first. This one is added before a conversation that starts with `assistant`. */
 const CONTINUED = '(continued)'
 
-/** An empty line as JSON text. It separates two texts that are merged into one message. */
+/** An empty line as JSON text separates two texts that are merged into one message. */
 const BETWEEN = '\\n\\n'
 
 /**
@@ -89,10 +89,7 @@ function withoutSystem(messagesJson: string, instruction: string | null): string
   return turns.end()
 }
 
-/**
- * Collects alternating messages of user and assistant. They are written as one text, because a conversation may have 300,000
- * messages.
- */
+/** Collects alternating messages of user and assistant as one text, because a conversation may have 300,000 messages. */
 class Turns {
   #json = ''
   #role: 'user' | 'assistant' | null = null
@@ -125,9 +122,7 @@ function isInstruction(role: Role): role is 'system' | 'developer' {
 
 interface MessageText {
   readonly role: Role
-  /** The JSON text of the string, without its quotes. */
   readonly content: string
-  /** The index after the message. */
   readonly end: number
 }
 
@@ -136,7 +131,7 @@ const CONTENT_FIRST = '{"content":"'
 const THEN_ROLE = '","role":"'
 const THEN_CONTENT = '","content":"'
 
-/** Reads the message at the index. Its two members may be in either order. */
+/** A message has two members, in either order. */
 function messageAt(json: string, at: number): MessageText {
   if (json.startsWith(ROLE_FIRST, at)) {
     const role = roleAt(json, at + ROLE_FIRST.length)

@@ -1,4 +1,4 @@
-/** `roles: auto`, tested over HTTP against servers that apply chat templates. */
+/** Tests `roles: auto` over HTTP against servers that apply chat templates. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { reply, type Script } from '../../test/model-server.ts'
@@ -19,7 +19,6 @@ function conversation(roles: string): Message[] {
   })
 }
 
-/** Sends a conversation with these roles. */
 const askWith = (setup: RouterSetup, roles: string, form: AnswerForm = { kind: 'text' }, pauses = 0) => {
   const messagesJson = JSON.stringify(conversation(roles))
   return ask(setup, { prompt: { account: 'acme', messagesJson, form }, pauses })

@@ -4,18 +4,18 @@
  *
  * No server reports which chat template it applies, so this class learns it from responses. If a server rejects a conversation
  * without a schema as `merged_system` and then answers it as `no_system`, its template rejects such conversations. This is
- * remembered for each model for less than an hour and then tested again. Accepted conversations are remembered, too, so that
- * occasional failures for other reasons are not mistaken for rejections.
+ * remembered for each model for less than an hour and then tested again. Accepted conversations are remembered, too, so that an
+ * occasional failure for another reason does not count as a rejection.
  */
 import type { Clock } from '../clock.ts'
 import type { SentRoles } from './arrange-messages.ts'
 import type { JsonMode, LearnedRoles, Prompt, RequestFormat, UpstreamError } from './model-server.ts'
 
 export const REMEMBERED_MS = 50 * 60_000
-/** After a template accepted a kind of conversation, rejections of that kind are ignored for this long. */
+/** After a template has accepted a kind of conversation, rejections of that kind are ignored for this long. */
 export const ACCEPTED_MS = 10 * 60_000
 
-/** The statuses that servers return if a template rejects a conversation. */
+/** Servers return these statuses if a template rejects a conversation. */
 const REJECTIONS: readonly number[] = [400, 422, 500]
 
 /** If the rejected request contained a schema, the schema may be the reason instead of the roles. */
@@ -24,21 +24,18 @@ const SCHEMAS: readonly (JsonMode | undefined)[] = ['json_schema', 'json_schema_
 /** Texts of messages cannot contain this, because their quotes are escaped. */
 const ROLE = '"role":"'
 
-/** What a conversation requires of a chat template when it is sent as `merged_system`. */
 export interface Shape {
-  /** Whether it has system messages. */
   readonly hasSystem: boolean
-  /** Whether user and assistant alternate, starting with the user, after at most one system message. */
+  /** This is true if user and assistant alternate, starting with the user, after at most one system message. */
   readonly isRegular: boolean
   readonly endsWithAssistant: boolean
 }
 
-/** @param hasInstruction whether Parley adds an instruction, which is a system message */
+/** Describes a conversation as it would be sent as `merged_system`. Parley's instruction counts as a system message. */
 export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   let hasSystem = hasInstruction
   let isRegular = true
   let turns = 0
-  /** The first letter of the last role. */
   let letter = ''
   for (let at = messagesJson.indexOf(ROLE); at !== -1; at = messagesJson.indexOf(ROLE, at + ROLE.length)) {
     letter = messagesJson.charAt(at + ROLE.length)
@@ -50,16 +47,13 @@ export function shapeOf(messagesJson: string, hasInstruction: boolean): Shape {
   return { hasSystem, isRegular, endsWithAssistant: letter === 'a' }
 }
 
-/** What is known about one kind of conversation, with times on the steady clock. */
+/** Both times are on the steady clock. */
 interface Known {
   acceptedAtMs: number | null
   rejectedUntilMs: number | null
 }
 
-/**
- * The roles that a model accepts, by kind of conversation. `regular` conversations have a system message and alternate;
- * `irregular` ones do not alternate. All templates accept other conversations.
- */
+/** A `regular` conversation has a system message and alternates. An `irregular` one does not alternate. */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -84,7 +78,6 @@ export class AutomaticRoles {
     return known !== undefined && this.#isRejected(known, shape) ? 'no_system' : 'merged_system'
   }
 
-  /** Whether to send the prompt again as `no_system` after this error. */
   mayBeRejected({ roles }: RequestFormat, error: UpstreamError): boolean {
     return roles === 'merged_system' && REJECTIONS.includes(sentStatus(error))
   }
@@ -107,7 +100,6 @@ export class AutomaticRoles {
     }
   }
 
-  /** What the template of the model rejects; null if nothing is known. */
   learned(model: string): LearnedRoles | null {
     const known = this.#models.get(model)
     if (known === undefined) return null
@@ -143,17 +135,12 @@ export class AutomaticRoles {
   }
 }
 
-/**
- * Returns the status that the model server sent. Some gateways respond with 200 and put that status into the code of an error.
- */
+/** Some gateways respond with 200 and put the status of the model server into the code of an error. */
 function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/**
- * OpenAI's models support all four roles; other servers apply a chat template. Older versions of Azure's API reject
- * `developer`, and Azure's models treat `system` in the same way.
- */
+/** Servers other than OpenAI's and Azure's apply a chat template. Older versions of Azure's API reject `developer`. */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'developer_as_system' | 'auto' {
   if (/(?:^|\.)api\.openai\.com$/.test(hostname)) return 'native'
   // On this host, Azure also serves models of other vendors, under other paths.

@@ -1,4 +1,4 @@
-/** Which job a broken connection counts against, and how a job is repeated that may crash its model server. */
+/** Tests which job a broken connection counts against, and how a job is repeated that may crash its model server. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -28,7 +28,7 @@ function start() {
 
 /**
  * Plays steps and returns what the last break shows about its job. Steps are: `start x` (a call of job x starts), `3 start`
- * (calls of three other jobs start), `answer x`, `break x` (its connection breaks), and `check`.
+ * (calls of three other jobs start), `answer x`, `break x` (the connection of job x breaks), and `check`.
  */
 function play(steps: string, isCareful = false) {
   const { breaks } = start()
@@ -116,7 +116,7 @@ describe('a job', () => {
     const hold = await holding
     assert.deepEqual([hold?.isActive, others.areHeld], [false, false])
     clock.advance(HOLD_MS)
-    // The job ends its hold again after its call. That must not make the rest longer.
+    // The job ends its hold again after its call, which must not make the rest longer.
     hold?.end()
     breaks.ended()
     const next = breaks.hold(new Stop())

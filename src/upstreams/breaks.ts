@@ -1,11 +1,11 @@
 /**
- * Finds out which job, or which schema, crashes a model server, from connections that break during calls. All calls in progress
- * when a connection breaks belong to the same *break*.
+ * Finds out which job or schema crashes a model server, from connections that break during calls. All calls in progress when a
+ * connection breaks belong to the same *break*.
  *
  * A break counts against a job only if the target has answered other jobs since its previous break, and at most MOST_BLAMED
  * calls were in progress. After two such breaks a job is *isolated*: it is repeated at its first target, without its schema and
- * while no other call is in progress. It fails if the connection breaks again under these conditions and the target has
- * answered since the previous break. So an outage fails no job, because nothing is answered between its breaks.
+ * while no other call is in progress. The job fails if the connection breaks again under these conditions and the target has
+ * answered since the previous break. An outage therefore fails no job, because nothing is answered between its breaks.
  */
 import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -13,28 +13,22 @@ import { pause, type StopSignal } from '../job/stop.ts'
 import { dropOldest } from './circuit-breaker.ts'
 import type { JobBreaks } from './model-server.ts'
 
-/** If more calls were in progress, the break counts against none of them. */
 const MOST_BLAMED = 4
-/** A job with this many counted breaks is isolated. */
 const ISOLATED = 2
-/** A job with this many broken calls, counted or not, is sent without its schema. */
+/** After this many broken calls, counted or not, a job is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/**
- * After this many breaks that may be its own or another job's fault, a job is *careful*: it calls a target only while no other
- * careful job does.
- */
+/** After this many unexpected breaks, a job is *careful*: only one careful job at a time calls a target. */
 const CAREFUL = 3
 /** For this long after its last break, an isolated job is sent only to its first target. */
 export const FIRST_TARGET_ONLY_MS = 60_000
-/** How long other calls may be delayed so that an isolated job runs alone. Then they run next to it. */
+/** An isolated job delays other calls for at most this long. Then they run together with it. */
 export const HOLD_MS = 8_000
-/** After an isolated job, other calls have the upstream for this many times as long as that job delayed them. */
+/** After an isolated job, no other one may delay the upstream's calls for REST times as long as that job delayed them. */
 const REST = 4
 
 /**
- * The pause after a job's third broken call; each further one doubles it. It lets other jobs run before a job that crashes its
- * servers, even if that job is alone on its node and no answer proves that it is to blame. The pause ends when the target
- * answers another job.
+ * A job pauses for this time after its third broken call, and twice as long after each further one. Other jobs can then run,
+ * even if no answer proves that this job crashes its servers. The pause ends when the target answers another job.
  */
 const FIRST_PAUSE_MS = 1_000
 const MOST_PAUSE_MS = 30_000
@@ -49,42 +43,36 @@ export function isSentWithoutSchema({ seen, counted }: JobBreaks): boolean {
   return seen >= WITHOUT_SCHEMA || counted >= ISOLATED
 }
 
-/** Whether the job may call a target only while no other careful job does. */
 export function isCareful({ unexpected }: JobBreaks): boolean {
   return unexpected >= CAREFUL
 }
 
-/**
- * How long the job must still pause before its next call, in milliseconds. An isolated job does not pause, because its next
- * break decides.
- */
+/** An isolated job does not pause, because its next break decides. */
 export function breakPauseMs(breaks: JobBreaks, nowMs: number): number {
   const { seen, lastMs } = breaks
   if (seen < CAREFUL || isIsolated(breaks)) return 0
   const pauseMs = Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (seen - CAREFUL))
-  // Another node's clock, which may differ, may have set `lastMs`.
+  // Another node, whose clock may differ, may have set `lastMs`.
   return Math.min(pauseMs, lastMs + pauseMs - nowMs)
 }
 
-/** What a break shows about one job. */
 export interface BrokenCall {
-  /** Identifies the break. Several calls may share one. */
   readonly event: BreakEvent
   /**
-   * `counted`: it counts against the job; `unexpected`: too many calls were in progress; `none`: the target had answered no
-   * other job; `certain`: the job was alone, and the target had answered since its previous break.
+   * `counted`: the break counts against the job. `unexpected`: too many calls were in progress. `none`: the target had answered
+   * no other job. `certain`: the job was alone, and the target had answered since its previous break.
    */
   readonly blame: 'none' | 'unexpected' | 'counted' | 'certain'
 }
 
-/** The calls in progress at a break, and what the target had answered since the previous break. */
-export interface BreakEvent {
+/** Several calls may share one break. */
+interface BreakEvent {
   readonly inProgress: number
   readonly answered: Answered
 }
 
 interface Answered {
-  /** One job that was answered; `several` if there were more. */
+  /** The target may have answered more jobs than this one; then `several` is true. */
   readonly job: string | null
   readonly several: boolean
   readonly check: boolean
@@ -92,7 +80,6 @@ interface Answered {
 
 const NOTHING: Answered = { job: null, several: false, check: false }
 
-/** Adds a broken call to the earlier ones. `fails` is whether the job must fail. */
 export function afterBreak(
   before: JobBreaks,
   { blame }: BrokenCall,
@@ -110,22 +97,19 @@ export function afterBreak(
 
 export interface CallStart {
   readonly jobId: string
-  /** How many breaks the target had before the call: the result of `began`. */
+  /** `began` returned this number when the call started. */
   readonly breaksBefore: number
-  /** Whether the job is careful. */
   readonly isCareful: boolean
-  /** Present for an isolated job. */
+  /** This is null unless the job is isolated. */
   readonly hold: Hold | null
 }
 
-/** Delays other calls of the target while an isolated job runs. */
 export interface Hold {
-  /** Whether the job is still alone. */
+  /** This becomes false when other calls may start again. */
   isActive: boolean
   readonly end: () => void
 }
 
-/** The breaks of one target, and the calls in progress there. */
 export class TargetBreaks {
   readonly #clock: Clock
   readonly #onHold: (isHeld: boolean) => void
@@ -135,13 +119,13 @@ export class TargetBreaks {
   #answered: Answered = NOTHING
   readonly #rest: { untilMs: number }
   #onIdle: (() => void) | null = null
-  /** Functions that end the pauses of jobs whose calls broke. They are called when the target has answered another job. */
+  /** These functions end the pauses of jobs whose calls broke. They are called when the target has answered a job. */
   readonly wakers = new Set<() => void>()
 
   /**
    * @param onHold called with true when the delay of other calls starts, with false when it ends
-   * @param rest before `untilMs` (steady clock), no hold may start. All targets of the upstream share it, because a hold delays
-   * all calls of the upstream, and the end of one would end the delay for another.
+   * @param rest before `untilMs` (steady clock), no hold may start. All targets of the upstream share this object, because a
+   * hold delays all calls of the upstream
    */
   constructor(clock: Clock, onHold: (isHeld: boolean) => void, rest: { untilMs: number }) {
     this.#clock = clock
@@ -160,7 +144,7 @@ export class TargetBreaks {
     if (this.#inProgress === 0) this.#onIdle?.()
   }
 
-  /** Records that the target has answered a job, or a check if `jobId` is null. */
+  /** A check that is answered has no job, so `jobId` is null. */
   answered(jobId: string | null): void {
     const { job, several, check } = this.#answered
     if (jobId === null) {
@@ -171,7 +155,7 @@ export class TargetBreaks {
     for (const wake of this.wakers) wake()
   }
 
-  /** Records that the connection of a call broke. Call this before `ended`. */
+  /** Call this before `ended`, because the call counts among those in progress. */
   broke({ jobId, breaksBefore, isCareful: careful, hold }: CallStart): BrokenCall {
     if (breaksBefore === this.#count) {
       this.#count += 1
@@ -189,14 +173,14 @@ export class TargetBreaks {
 
   /**
    * Delays other calls and waits for those in progress, so that an isolated job runs alone for at most HOLD_MS. Only one job of
-   * the upstream holds at a time. Null if the signal stopped the wait. The caller must end the hold.
+   * the upstream holds at a time. The caller must end the hold. Resolves with null if the signal stops the job first.
    */
   async hold(signal: StopSignal): Promise<Hold | null> {
     const restMs = () => this.#rest.untilMs - this.#clock.steadyMs()
     // Jobs at several targets may have waited for the same rest. The first one holds, and the others wait again.
     while (restMs() > 0) if (!(await pause(this.#clock, restMs(), signal))) return null
     const startedMs = this.#clock.steadyMs()
-    // Just after the latest end of this hold, which then sets the time of the rest.
+    // Until this hold ends and sets the actual rest, no other may start.
     this.#rest.untilMs = startedMs + HOLD_MS + 1
     const idle = Promise.withResolvers<void>()
     const hold = {
@@ -223,14 +207,11 @@ export class TargetBreaks {
   }
 }
 
-/** A schema is avoided after this many breaks. */
 const MOST_BREAKS = 2
-/** How long an avoided schema is not sent; the shorter time if an outage may be the reason. */
+/** An avoided schema is not sent for this long. The shorter time applies if an outage may be the reason. */
 export const AVOIDED_MS = 3_600_000
 export const AVOIDED_BRIEFLY_MS = 60_000
-/** How many schemas are remembered; the oldest are dropped. */
 const REMEMBERED = 256
-/** Hexadecimal digits of a fingerprint. */
 const DIGITS = 16
 
 interface KnownSchema {
@@ -239,23 +220,21 @@ interface KnownSchema {
   readonly untilMs: number
 }
 
-/** The same for equal texts. It also appears in log lines and receipts. */
+/** Equal texts have the same fingerprint, which also appears in log lines and receipts. */
 export function schemaFingerprint(schemaJson: string): string {
   return hash('sha256', schemaJson, 'hex').slice(0, DIGITS)
 }
 
 /**
- * Finds schemas that crash model servers, for example because their grammar parser cannot read them. Two breaks during calls
- * with a schema, without an answered call with that schema in between, show this. Then the schema is sent to no model server
- * for an hour, and its jobs are sent without it, as after a 400. After the hour, one more break is enough.
+ * Finds schemas that crash model servers, for example because their grammar parser cannot read them. After two breaks during
+ * calls with a schema, without an answered call with that schema in between, the schema is sent to no model server for an hour.
+ * Its jobs are sent without it, as after a 400. After the hour, one more break is enough.
  *
- * If the target answered only checks before the break, an outage may be the reason; then the schema is avoided for only a
- * minute.
+ * If the target answered only checks before the break, an outage may be the reason, so the schema is avoided for only a minute.
  */
 export class SchemaBreaks {
   readonly #known = new Map<string, KnownSchema>()
 
-  /** Whether the schema must not be sent now. */
   isAvoided(schemaJson: string, nowMs: number): boolean {
     if (this.#known.size === 0) return false
     const known = this.#known.get(schemaFingerprint(schemaJson))
@@ -266,7 +245,6 @@ export class SchemaBreaks {
     if (this.#known.size > 0) this.#known.delete(schemaFingerprint(schemaJson))
   }
 
-  /** Records that the connection broke during a call with the schema. */
   broke(schemaJson: string, { event, blame }: BrokenCall, nowMs: number): void {
     const fingerprint = schemaFingerprint(schemaJson)
     const known = this.#known.get(fingerprint)

@@ -1,7 +1,7 @@
 /**
  * Sends one request to one target: waits for a slot of its upstream, calls the target if the circuit breakers permit it, and
  * repeats the call in another format if the server rejects the format. Records what each call shows about the target, its
- * upstream, the account, the job and its schema. The router uses it, and for targets with rate limits the rated caller.
+ * upstream, the account, the job and its schema.
  */
 import type { Clock } from '../clock.ts'
 import { pause, type StopSignal } from '../job/stop.ts'
@@ -18,6 +18,7 @@ import {
   SchemaBreaks,
   schemaFingerprint,
 } from './breaks.ts'
+import { sendsSchema } from './build-request.ts'
 import { failureKind, isWaitedFor, troubleOf } from './failure-kinds.ts'
 import type {
   CallRecord,
@@ -29,22 +30,20 @@ import type {
   RoutedReply,
   TokenCount,
 } from './model-server.ts'
-import { sumOfTokens } from './read-completion.ts'
-import { sendsSchema } from './request-body.ts'
+import { NO_TOKENS, sumOfTokens } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 import type { Target } from './routing-table.ts'
 import type { CallResult } from './target-health.ts'
 import type { RatePermit } from './target-rates.ts'
 
-/** One call to an upstream, for metrics and traces. It contains no text of the conversation. */
+/** One call to an upstream, for metrics and traces. It must contain no text of the conversation. */
 export interface CallEvent {
   readonly upstream: string
   readonly model: string
   readonly kind: Reply['kind']
   readonly status: number | null
-  /** Whether Parley itself ended the call, so it is neither a success nor a failure of the upstream. */
+  /** This is true if Parley itself ended the call, which is then neither a success nor a failure of the upstream. */
   readonly aborted: boolean
-  /** Whether the answer was truncated at a length limit. */
   readonly isTruncated: boolean
   readonly ms: number
 }
@@ -55,55 +54,42 @@ export interface FailedCall extends CallEvent {
   readonly code: string | null
   readonly connection: ConnectionFault | null
   readonly timedOut: boolean
-  /** Present if the connection broke during the call. */
   readonly broke?: NonNullable<CallRecord['broke']>
 }
 
 export interface CallListener {
-  /**
-   * Returns the cost of a call for a job with this public model, in millionths of the currency; null if the target has no
-   * price.
-   */
+  /** Returns the cost of a call in millionths of the currency; null if the target has no price. */
   readonly costOf?: (model: string, target: string, tokens: TokenCount) => number | null
-  /** Called after each call to an upstream. */
   readonly onCall?: (call: CallEvent) => void
-  /** Called after `onCall` for each call that ended in an error, unless Parley itself ended it. */
+  /** `TargetCaller` calls this after `onCall` for each call that ended in an error, unless Parley itself ended the call. */
   readonly onFailedCall?: (call: FailedCall) => void
 }
 
-/** A request and its result so far: the last reply with its target, and the usage of all calls. */
 export interface RoutingAttempt extends RoutedReply {
   readonly request: ModelRequest
-  /** All targets of the request. */
   readonly targets: readonly Target[]
   readonly signal: StopSignal
   reply: Reply
   target: string | null
   readonly calls: CallRecord[]
   tokens: TokenCount
-  /** How many tries have counted against the job. */
   tries: number
   breaks: JobBreaks
-  /** How long the request has paused because its calls broke, in whole milliseconds. */
+  /** The request has paused for this time because its calls broke, in whole milliseconds. */
   breakPausesMs: number
-  /** Whether the request's `beforeCall` was called. */
   hasBegun: boolean
-  /** Whether the last call failed because more calls were in progress than the upstream has ever handled. */
+  /** If true, the last call failed amid more calls than the upstream ever handled, so the job is not to blame. */
   isBeyondProven: boolean
-  /** Whether the job must fail because the connection of the last call broke; null if it did not break. */
+  /** This is null if the connection of the last call did not break. */
   broke: { readonly fails: boolean } | null
-  /** The permission for the current call; null unless the target has rate limits. */
   permit: RatePermit | null
-  /** The waiting jobs of the route. This one is among them while it waits. */
+  /** The jobs of the route that wait on this node. This job is among them while it waits. */
   readonly waiting: Set<string>
 }
 
 export type Called = 'called' | 'circuit open' | 'stopped'
 
-/** A job fails after this many tries that count against it. */
 export const MAX_TRIES = 3
-export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
-/** The weight of every account if only one job may call at a time. */
 const WEIGHT_ALONE = 1
 
 export class TargetCaller {
@@ -112,13 +98,9 @@ export class TargetCaller {
   readonly #listener: CallListener
   readonly #weightOf: (tier: string) => number
   readonly #schemas = new SchemaBreaks()
-  /** Called when a call has ended, so that another one can start. */
+  /** `TargetCaller` calls this when a call has ended, so that another one can start. */
   onRoom: () => void = () => {}
 
-  /**
-   * @param isPatient whether jobs wait for model servers (`jobs.patience_seconds`)
-   * @param weightOf returns the weight of the tier with this name
-   */
   constructor(clock: Clock, isPatient: boolean, listener: CallListener, weightOf: (tier: string) => number) {
     this.#clock = clock
     this.#isPatient = isPatient
@@ -127,7 +109,7 @@ export class TargetCaller {
   }
 
   call(target: Target, attempt: RoutingAttempt): Promise<Called> {
-    // This is true for nearly every call.
+    // Nearly every call takes this shortcut: the job has not failed before, so it need not take turns.
     if (attempt.tries === 0 && attempt.breaks === NO_BREAKS) return this.#callWithSlot(target, attempt)
     return this.inTurn(target, attempt, () => this.callNow(target, attempt))
   }
@@ -170,10 +152,7 @@ export class TargetCaller {
     }
   }
 
-  /**
-   * Pauses a job whose calls broke several times. Without patience there is no pause, because the job must fail soon anyway.
-   * False if the signal stopped it.
-   */
+  /** A job without patience does not pause, because it must fail soon. Resolves with false if the signal stopped the job. */
   async pauseAfterBreaks(target: Target, attempt: RoutingAttempt): Promise<boolean> {
     const { breaks, signal } = attempt
     const ms = breakPauseMs(breaks, this.#clock.nowMs())
@@ -185,14 +164,14 @@ export class TargetCaller {
   }
 
   /**
-   * Whether an open circuit breaker forbids the account to call the target. Without patience, a job calls it nevertheless if
-   * the breakers of all its targets are open: a call that may fail is better than a failure without a call.
+   * Returns whether an open circuit breaker forbids the account to call the target. Without patience, a job calls nevertheless
+   * if the breakers of all its targets are open: a call that may fail is better than a failure without a call.
    */
   isSkipped({ health }: Target, { request: { account }, targets }: RoutingAttempt): boolean {
     return health.isOpen(account) && (this.#isPatient || !targets.every((one) => one.health.isOpen(account)))
   }
 
-  /** Pauses the job's time limit during a wait if jobs are patient, because waiting behind other jobs is not part of a run. */
+  /** Pauses the job's time limit while a patient job waits, because waiting behind other jobs is not part of a run. */
   async #paused<Result>(
     { signal, waiting, request }: RoutingAttempt,
     wait: () => Result | Promise<Result>,
@@ -205,10 +184,6 @@ export class TargetCaller {
     return result
   }
 
-  /**
-   * Calls when the upstream has a free slot. Among waiting accounts, the slot goes to the one that holds the fewest slots for
-   * its weight.
-   */
   async #callWithSlot(target: Target, attempt: RoutingAttempt): Promise<Called> {
     const { slots } = target.upstream
     const { signal, request } = attempt
@@ -231,7 +206,7 @@ export class TargetCaller {
 
   /** @param hold present for an isolated job, which needs no slot because no other job gets one */
   async #callIfPermitted(target: Target, attempt: RoutingAttempt, hold: Hold | null): Promise<Called> {
-    // Checked again, because a breaker may have opened during the wait for the slot.
+    // A breaker may have opened while the request waited for the slot.
     if (this.isSkipped(target, attempt)) return 'circuit open'
     const { health, breaks } = target
     const { request, signal } = attempt
@@ -255,7 +230,6 @@ export class TargetCaller {
     }
   }
 
-  /** Repeats the call in another format as long as the server rejects the format. */
   async #callInFormats(
     target: Target,
     attempt: RoutingAttempt,
@@ -306,7 +280,7 @@ export class TargetCaller {
       const kind = failureKind(reply)
       const isOverload = reply.timedOut || kind === 'overloaded'
       attempt.isBeyondProven = isOverload && limits.overloaded(account, begun, endedAtMs)
-      // The request is at fault, not the target.
+      // The target has responded, and the request is at fault.
       if (!isWaitedFor(kind)) {
         target.breaks.answered(jobId)
         return SUCCESS
@@ -334,8 +308,8 @@ export class TargetCaller {
 }
 
 /**
- * Whether the job takes turns: of such jobs, only one at a time calls the target. These are jobs whose next failure would be
- * their last, and jobs that may crash the target. If they called together, all of them would fail because of one.
+ * Of the jobs that take turns, only one at a time calls the target. These are jobs whose next failure would be their last, and
+ * jobs that may crash the target. If they called together, all of them would fail because of one.
  */
 function takesTurns({ breaks, tries }: RoutingAttempt): boolean {
   return tries >= MAX_TRIES - 1 || isIsolated(breaks) || isCareful(breaks)

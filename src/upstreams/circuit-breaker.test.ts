@@ -1,4 +1,6 @@
-/** What one circuit breaker concludes from single jobs. Tests of `target-health.ts` show when breakers open and close. */
+/**
+ * Tests what one circuit breaker concludes from single jobs. The tests of target-health.ts show when breakers open and close.
+ */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

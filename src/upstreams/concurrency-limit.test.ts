@@ -1,4 +1,4 @@
-/** How the limit of concurrent calls finds what a server can handle, and when an account's calls lower it. */
+/** Tests how the limit of concurrent calls adapts to what a server can handle, and when an account's calls lower it. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FairSlots } from '../sharing/fair-slots.ts'

@@ -1,6 +1,6 @@
 /**
- * Finds out how many calls an upstream can handle at once, because a server's own limit is seldom known: a server with a single
- * slot accepts any number of calls and answers most of them too late. The limit starts low, doubles after each full window of
+ * Finds out how many calls an upstream can handle at once. A server's own limit is seldom known: a server with a single slot
+ * accepts any number of calls and answers most of them too late. The limit starts low, doubles after each full window of
  * successes up to the ceiling, and halves when the server is overloaded (429, 498, 503, 529) or does not respond in time. A
  * success counts only while all slots are in use, because successes of an idle server prove nothing. Growth to a limit that
  * failed before is eight times slower.
@@ -11,14 +11,12 @@
  */
 import type { FairSlots, FairSlotsOptions } from '../sharing/fair-slots.ts'
 
-/** The initial limit if nothing is known about the server. */
 export const START_CONCURRENCY = 8
-/** How many full windows it takes to grow to a limit that failed before. */
 const CAUTIOUS_WINDOWS = 8
-/** How long an account's overload or success matters for the calls of other accounts. */
+/** An account's overload or success matters for the calls of other accounts during this time. */
 export const OVERLOAD_MS = 60_000
 
-/** When an account last saw something (steady clock). */
+/** An account last saw a success or an overload at this time (steady clock). */
 interface Seen {
   readonly account: string
   atMs: number
@@ -26,31 +24,27 @@ interface Seen {
 
 const NEVER: Seen = { account: '', atMs: Number.NEGATIVE_INFINITY }
 
-/** The options of the upstream's slots, with a limit that adapts. */
 export class ConcurrencyLimit implements FairSlotsOptions {
   readonly reserve = 0
   readonly ceiling: number
   readonly isFixed: boolean
-  /** The limit found so far. Only this class writes this field. */
+  /** Only this class writes this field. */
   found: number
   /** The limit, or 0 while the slots are blocked. This is a field instead of a getter, because every call reads it. */
   limit: number
-  /**
-   * Counts changes of the limit: calls that started before a change show nothing about the new limit. Only this class writes
-   * it.
-   */
+  /** Counts changes of the limit, because calls that started before a change show nothing about the new limit. */
   changes = 0
-  /** The highest limit at which a full window has succeeded. */
+  /** A full window has succeeded at this limit, or at a higher one before the last overload. */
   #proven = 0
-  /** The limit at the last overload that lowered it; infinite again once cautious growth has reached it. */
+  /**
+   * This is the limit at the last overload that lowered it. It is infinite once cautious growth has reached that limit again.
+   */
   #failedAt = Number.POSITIVE_INFINITY
   #successes = 0
   #blocks = 0
-  /** The last overload since the limit changed. */
   #overload = NEVER
-  /** The last overload of an account that was the only one to call, and the limit before that. */
+  /** This account was the only one to call when it saw the last overload. `limit` was the limit before that overload. */
   #lone = { ...NEVER, limit: 0 }
-  /** The last success, and the last success of any other account. */
   #success = NEVER
   #otherSuccess = NEVER
 
@@ -62,7 +56,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     this.limit = this.found
   }
 
-  /** Blocks the slots, or ends one block: isolated jobs of several targets may block them at the same time. */
+  /** Blocks the slots, or ends one block. Isolated jobs of several targets may block them at the same time. */
   block(isBlocked: boolean): void {
     this.#blocks += isBlocked ? 1 : -1
     this.limit = this.#blocks > 0 ? 0 : this.found
@@ -70,7 +64,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
 
   /**
    * @param begun the value of `changes` when the call started
-   * @param slots the slots that were held when it ended
+   * @param slots the slots that were held when the call ended
    */
   succeeded(account: string, begun: number, nowMs: number, { held }: Pick<FairSlots, 'held'>): void {
     if (this.isFixed) return
@@ -82,7 +76,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     if (account !== this.#lone.account && nowMs - this.#lone.atMs <= OVERLOAD_MS) {
       const { limit } = this.#lone
       this.#lone = { ...NEVER, limit }
-      // The limit may be higher by now.
+      // The limit may have grown beyond its earlier value since.
       if (limit > this.found) {
         this.#change(limit)
         return
@@ -108,7 +102,7 @@ export class ConcurrencyLimit implements FairSlotsOptions {
     if (this.isFixed) return false
     // Another account sees the overload, too, so a later success must not restore the limit.
     if (account !== this.#lone.account) this.#lone.atMs = NEVER.atMs
-    // The limit has been halved since this call started, because of a call that started together with it.
+    // A call that started together with this one has already halved the limit.
     if (begun < this.changes) return true
     const isUnproven = this.found > Math.max(1, this.#proven)
     const { account: before, atMs } = this.#overload
@@ -136,7 +130,9 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 }
 
-/** How many more calls can start soon: the free slots plus an eighth of the limit (at least 1), less the waiting calls. */
+/**
+ * Returns how many more calls can start soon: the free slots plus an eighth of the limit (at least 1), less the waiting calls.
+ */
 export function freeCalls({ held, limit, waiting }: Pick<FairSlots, 'held' | 'limit' | 'waiting'>): number {
   return limit - held.total + Math.max(1, Math.floor(limit / 8)) - waiting.total
 }

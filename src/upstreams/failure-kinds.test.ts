@@ -1,4 +1,4 @@
-/** Who is responsible for a failed call. */
+/** Tests who is responsible for a failed call. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type FailureFacts, failureKind, NO_CHOICES, NO_TEXT } from './failure-kinds.ts'
@@ -20,14 +20,14 @@ const TOO_LARGE =
   'Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 43501.'
 const NO_CREDIT = 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.'
 
-/** Messages with a 429 that show that the account of the operator has no credit left. */
+/** With a 429, these messages show that the operator's account has no credit left. */
 const OUT_OF_CREDIT: readonly string[] = [
   QUOTA,
   'Your team 1 has either used all available credits or reached its monthly spending limit.',
   'Insufficient balance or no resource package. Please recharge.',
   'Your account org-1 is suspended due to insufficient balance, please recharge your account.',
 ]
-/** Messages with a 500 of gateways that did not reach the server behind them. */
+/** Gateways send these messages with a 500 if they did not reach the server behind them. */
 const OF_SERVER_BEHIND: readonly string[] = [
   'fetch failed Cause: Error: connect ECONNREFUSED 127.0.0.1:8000',
   'litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received',
@@ -36,13 +36,13 @@ const OF_SERVER_BEHIND: readonly string[] = [
   'Post "http://a:8000/v1": dial tcp: connect: connection refused',
 ]
 
-/** Messages that servers and gateways send with a 400 about problems that only their operator can fix. */
+/** Servers and gateways send these messages with a 400 about problems that only their operator can fix. */
 const OF_OPERATOR: readonly string[] = [
   NO_CREDIT,
   'API key not valid. Please pass a valid API key.',
   'API key expired. Please renew the API key.',
   'Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai.',
-  // Two messages of LM Studio.
+  // LM Studio sends these two.
   'No models loaded. Please load a model in the developer page or use the `lms load` command.',
   'Failed to load model "x". Error: Operation canceled.',
   'You have reached your specified API usage limits. You will regain access on 2026-01-01 at 00:00 UTC.',
@@ -60,7 +60,7 @@ const OF_OPERATOR: readonly string[] = [
   'Invalid model: mistral-tiny-2',
   'The model `llama3-8b-8192` has been decommissioned and is no longer supported.',
   'Unable to access non-serverless model mistralai/Mixtral-8x7B. Please visit https://api.together.ai/models',
-  // The same messages behind LiteLLM.
+  // LiteLLM forwards the same messages.
   'litellm.BadRequestError: AnthropicException - {"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}',
   'litellm.BadRequestError: BadRequestError: GroqException - The model `a` has been decommissioned and is no longer supported.',
   'litellm.BadRequestError: OpenrouterException - {"error":{"message":"a/b is not a valid model ID","code":400}}. Received Model Group=c',
@@ -70,7 +70,7 @@ const OF_OPERATOR: readonly string[] = [
   'The dedicated endpoint for mistralai/Mixtral-8x22B is not running.',
   "The requested model 'a/b' is not supported by any provider you have enabled.",
 ]
-/** Messages that concern only the job: the budget is that of its `user`, and the others only quote the operator's messages. */
+/** These messages concern only the job: the budget is that of its `user`, and the others only quote the operator's messages. */
 const OF_JOB: readonly string[] = [
   `Invalid message: ${NO_CREDIT}`,
   'Invalid request: x is not a valid model ID',
@@ -81,7 +81,7 @@ const OF_JOB: readonly string[] = [
 
 type Facts = Partial<FailureFacts>
 const of = (kind: FailureKind, ...all: readonly Facts[]) => all.map((facts) => [kind, facts] as const)
-/** The facts of a response that only another request can avoid. */
+/** Only another request can avoid this response. */
 const wrong = (status: number, more: Facts = {}): Facts => ({ status, retryable: false, ...more })
 const wrong400 = (message: string) => wrong(400, { message })
 const unconnected = (code: string, connection: FailureFacts['connection'] = 'connection'): Facts => ({
@@ -121,7 +121,7 @@ const CASES: readonly (readonly [FailureKind, Facts])[] = [
     wrong(404, { message: 'No endpoints found for x/y.' }),
     ...OF_OPERATOR.map(wrong400),
     { status: 429, code: 'insufficient_quota' },
-    // Z.ai's code for this, whose message is Chinese.
+    // Z.ai sends this code with a Chinese message.
     { status: 429, code: '1113' },
     { status: 429, message: `${QUOTA} (insufficient_quota)`, retryAfterMs: 1000 },
     ...OUT_OF_CREDIT.map((message) => ({ status: 429, message })),

@@ -24,23 +24,20 @@ import {
   TOO_LARGE,
 } from './vendor-errors.ts'
 
-/** The status of TGI, SageMaker and Bedrock if the model fails during a call, for example because it ran out of memory. */
+/** TGI, SageMaker and Bedrock respond with this status if the model fails during a call. */
 export const GENERATION_FAILED = 424
-/** Groq's status if its service tier `flex` has no capacity. */
+/** Groq responds with this status if its service tier `flex` has no capacity. */
 export const NO_FLEX_CAPACITY = 498
 /**
- * Statuses that only the operator can fix: an address that redirects (for example to a login page); a wrong key, payment,
- * permission, path or model; a path that serves only pages (405); a proxy's password (407); a model that was retired (410,
- * NVIDIA); and an exhausted budget (412, Portkey and Fireworks).
+ * Only the operator can fix the cause of these statuses: an address that redirects (for example to a login page); a wrong key,
+ * payment, permission, path or model; a path that serves only pages (405); a proxy's password (407); a model that was retired
+ * (410, NVIDIA); and an exhausted budget (412, Portkey and Fireworks).
  */
 const OF_OPERATOR: readonly number[] = [301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 412]
-/**
- * The messages for answers without choices or text. Google sends such answers occasionally, and a proper one to the next call.
- */
+/** Google sends answers without choices or text occasionally, and a proper one to the next call. */
 export const NO_CHOICES = 'The chat completion has no choices.'
 export const NO_TEXT = 'The chat completion has no text content.'
 
-/** The parts of an error that determine its kind. */
 export type FailureFacts = Pick<
   UpstreamError,
   'status' | 'message' | 'code' | 'connection' | 'timedOut' | 'retryable' | 'retryAfterMs'
@@ -62,9 +59,7 @@ export function failureKind(error: FailureFacts): FailureKind {
   return status >= 300 ? statusKind(status, error) : 'broken'
 }
 
-/**
- * Returns the actual status. Some gateways respond with 200 if the server behind them failed, and put its status into the code.
- */
+/** Some gateways respond with 200 if the server behind them failed, and put its status into the code. */
 function statedStatus({ status, code }: FailureFacts): number | null {
   if (status === null || status >= 300) return status
   const embedded = Number(code)
@@ -84,7 +79,7 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
       return TOO_LARGE.test(message) ? 'too large' : 'overloaded'
     case 503:
     case NO_FLEX_CAPACITY:
-    // Anthropic's status for an overload.
+    // Anthropic sends this status for an overload.
     case 529:
       return 'overloaded'
     case GENERATION_FAILED:
@@ -95,7 +90,8 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
     case 409:
     case 502:
     case 504:
-    // Cloudflare's statuses if the server behind it fails, refuses connections or TLS, responds too late, or has no tunnel.
+    // Cloudflare sends these statuses if the server behind it fails, refuses connections or TLS, responds too late, or has no
+    // tunnel.
     case 520:
     case 521:
     case 522:
@@ -110,12 +106,10 @@ function statusKind(status: number, { code, message, retryAfterMs }: FailureFact
   }
 }
 
-/** Whether jobs wait for the target after failures of this kind. */
 export function isWaitedFor(kind: FailureKind): kind is Trouble['kind'] {
   return kind !== 'too large' && kind !== 'final'
 }
 
-/** What a failed call or check shows about its target. */
 export function troubleOf(error: UpstreamError): Trouble {
   const kind = failureKind(error)
   return { kind: isWaitedFor(kind) ? kind : 'failing', status: error.status, message: error.message }
@@ -126,9 +120,9 @@ const DNS = /^(?:ENOTFOUND|EAI_|ENODATA|ESERVFAIL|EREFUSED|ETIMEOUT|EBADNAME)/
 const TLS =
   /^(?:ERR_TLS|ERR_SSL|EPROTO$|CERT_|CRL_|UNABLE_TO_|ERROR_IN_CERT|ERROR_IN_CRL|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|HOSTNAME_MISMATCH|INVALID_(?:CA|PURPOSE)|PATH_LENGTH_EXCEEDED)/
 
-/** Codes of connections that were never established, so nothing was sent and the request cannot be the cause. */
+/** With these codes the connection was never established. Nothing was sent, so the request cannot be the cause. */
 const NOT_CONNECTED: readonly string[] = [
-  // No free port or file descriptor, or no permission, on this machine.
+  // This machine has no free port or file descriptor, or no permission.
   'EACCES',
   'EADDRNOTAVAIL',
   'EMFILE',
@@ -149,7 +143,7 @@ export function connectionFault(code: string): ConnectionFault {
   return TLS.test(code) ? 'tls' : 'connection'
 }
 
-/** Whether the connection was established before it failed, so that the request may have been received. */
+/** Returns whether the connection was established before it failed. If so, the server may have received the request. */
 export function isBroken(code: string): boolean {
   return connectionFault(code) === 'connection' && !NOT_CONNECTED.includes(code)
 }

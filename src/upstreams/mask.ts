@@ -1,20 +1,19 @@
 /**
- * Masks secrets in the messages of model servers, which may echo a request with the key and other secret settings. It finds
- * secrets in all usual spellings (JSON inside JSON, URLs), even if they overlap.
+ * Masks secrets in the messages of model servers, which may echo a request with the key and other secret settings. Secrets are
+ * found in all usual spellings (JSON inside JSON, URLs), even if they overlap.
  */
 
-/** Makes an upstream's message safe to show: masks secrets, joins lines, truncates. */
 export type Mask = (message: string) => string
 
-/** The maximum length of an upstream's message in characters, which is enough to act on. */
+/** An upstream's message is truncated to this length, which is enough to act on. */
 export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
 
-/** Only this much of a message is searched for secrets, because far less of it is shown. */
+/** Only this many characters of a message are searched for secrets, because far fewer are shown. */
 export const MASKED_CHARACTERS = 65_536
 
 /** Shorter texts, such as `openai`, may be words that messages need. */
 const LEAST_SECRET = 8
-/** An upper bound of how many characters one character of a secret usually takes in an escaped spelling. */
+/** One character of a secret usually takes at most this many characters in an escaped spelling. */
 const MOST_SPELLED = 12
 
 /**
@@ -52,7 +51,7 @@ export function maskFor(secrets: readonly string[]): Mask {
   }
 }
 
-/** Characters that servers put after a truncated text. */
+/** Servers put these characters after a truncated text. */
 const ELLIPSIS = ' .…"\'`'
 
 function* occurrences(text: string, part: string): Generator<number> {
@@ -91,7 +90,9 @@ function withoutHidden(text: string, hidden: Uint8Array): string {
 }
 
 const BACKSLASH = String.raw`(?:\\|%(?:25)*5[cC])`
-/** Escapes of JSON and most languages, percent-encoded bytes and white space, even if they were escaped several times. */
+/**
+ * Matches escapes of JSON and most languages, percent-encoded bytes and white space, even if they were escaped several times.
+ */
 const SPELLED = new RegExp(
   String.raw`${BACKSLASH}+(?:u([\da-fA-F]{4})|x([\da-fA-F]{2})|([bfnrtv]))?|(?:(?!${BACKSLASH})%(?:25)*[\da-fA-F]{2})+|[\s\p{Cc}+]+`,
   'gu',
@@ -99,15 +100,12 @@ const SPELLED = new RegExp(
 
 interface Plain {
   readonly text: string
-  /** For each character of `text`, the start and end of its spelling in the original. */
+  /** Each character of `text` has its spelling in the original between these two indexes. */
   readonly starts: Uint32Array
   readonly ends: Uint32Array
 }
 
-/**
- * A text in which all spellings of a secret are the same: without escapes and backslashes, and with one space for each run of
- * white space. It is used only for comparisons.
- */
+/** Returns a text that is the same for all spellings of a secret: without escapes, and with single spaces. */
 function plainOf(spelled: string): Plain {
   const parts: string[] = []
   const starts = new Uint32Array(spelled.length)
@@ -143,12 +141,11 @@ function plainOf(spelled: string): Plain {
   return { text: parts.join(''), starts, ends }
 }
 
-/** Decodes one escape. The result is never longer than the token. */
+/** The result is never longer than the token, because `plainOf` reserves no more space. */
 function unescaped([token, unicode, byte, space]: RegExpExecArray): string {
   const code = unicode ?? byte
   if (code !== undefined) return simplified(String.fromCharCode(Number.parseInt(code, 16)))
   if (space !== undefined || /^[^\\%]/.test(token)) return ' '
-  // Backslashes decode to nothing.
   const bytes = token.replaceAll('\\', '').replaceAll(/%(?:25)*(?=[\da-fA-F]{2})/g, '')
   return simplified(Buffer.from(bytes, 'hex').toString('utf8'))
 }

@@ -1,4 +1,4 @@
-/** Calls that fail: network faults, bodies that are too large, aborted calls. */
+/** Tests calls that fail: network faults, bodies that are too large, aborted calls. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { describe, it } from 'node:test'
@@ -9,9 +9,9 @@ import { listen } from '../../test/support/listen.ts'
 import { errorOf, prompt, startClient } from '../../test/support/openai-client-setup.ts'
 import { selfSigned } from '../../test/support/self-signed.ts'
 import { Stop } from '../job/stop.ts'
+import { LARGE_ANSWER_BYTES } from './call.ts'
 import type { Reply } from './model-server.ts'
 import { MAX_ANSWER_BYTES } from './openai-client.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
 
 const usual = () => undefined
 const kindsOf = (replies: readonly Reply[]) => [...new Set(replies.map(({ kind }) => kind))]
@@ -48,7 +48,7 @@ describe('a fault', () => {
   })
 
   it('a connection that is never established ends at the connect timeout', async (t) => {
-    // A listener that never begins TLS. For undici, a connection exists only after the handshake.
+    // This listener never begins TLS. For undici, a connection exists only after the handshake.
     const base_url = `https://127.0.0.1:${await listen(t, createServer())}/v1`
     const got = await errorOf(t, usual, { settings: { base_url }, connectTimeoutMs: 50 })
     assert.equal(got.retryable, true)
@@ -157,7 +157,6 @@ describe('a body', () => {
     assert.equal((await aborted).aborted, true)
     clock.advance(20_000)
     for (const { timedOut } of await Promise.all(asked)) assert.equal(timedOut, true)
-    // The slots are free again.
     server.script = () => reply.huge(1024 * 1024)
     assert.deepEqual(kindsOf(await Promise.all(Array.from({ length: 6 }, () => call()))), ['answer'])
   })

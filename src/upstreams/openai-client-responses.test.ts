@@ -1,12 +1,11 @@
-/** Responses as undici delivers them: in pieces, late, and paused because other responses are large. */
+/** Tests responses as undici delivers them: in pieces, late, and paused because other responses are large. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { Dispatcher } from 'undici'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Stop } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
-import { Call, type CallEnd } from './call.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
+import { Call, type CallEnd, LARGE_ANSWER_BYTES } from './call.ts'
 
 class Controller implements Dispatcher.DispatchController {
   paused = false
@@ -57,7 +56,7 @@ describe('a response', () => {
   it('is assembled from pieces of any size, split anywhere in a character', async () => {
     const text = 'añ\u{1F600}'.repeat(20_000)
     const bytes = Buffer.from(text)
-    // Runs of small pieces that exceed a block, between large pieces.
+    // Runs of small pieces between the large ones exceed a block.
     const sizes = [1, 3, 1, 1, 5_000, 16_384, 7, 2_048, 1, ...Array.from({ length: 20 }, () => 2_047), 1]
     const call = start()
     call.begin()

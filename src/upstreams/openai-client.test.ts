@@ -1,4 +1,4 @@
-/** Calls to OpenAI-compatible servers: the requests sent, and the replies for refusals and error statuses. */
+/** Tests calls to OpenAI-compatible servers: the requests sent, and the replies for refusals and error statuses. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:https'
 import { describe, it, type TestContext } from 'node:test'
@@ -16,7 +16,7 @@ import {
 } from '../../test/support/openai-client-setup.ts'
 import { type Certificate, selfSigned } from '../../test/support/self-signed.ts'
 import type { Message } from '../job/job.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
+import { LARGE_ANSWER_BYTES } from './call.ts'
 
 /** Makes a call, and returns the request that the server received. */
 async function sent(t: TestContext, options: Parameters<typeof startClient>[1], what = prompt()) {

@@ -1,4 +1,7 @@
-/** A model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and compatible servers. */
+/**
+ * Calls a model server over HTTP: `POST {base_url}/chat/completions`, not streamed, in the format of OpenAI and compatible
+ * servers.
+ */
 import { type Dispatcher, Pool } from 'undici'
 import { type Clock, wholeMs } from '../clock.ts'
 import type { UpstreamSettings } from '../config/settings.ts'
@@ -7,7 +10,17 @@ import { Stop, type StopSignal } from '../job/stop.ts'
 import { FairSlots } from '../sharing/fair-slots.ts'
 import type { SentRoles } from './arrange-messages.ts'
 import { AutomaticRoles, defaultRoles } from './automatic-roles.ts'
-import { Call, type CallEnd, type CallLimits } from './call.ts'
+import {
+  endpointUrl,
+  requestBody,
+  requestFormat,
+  requestHeaders,
+  SentOptions,
+  sendsSchema,
+  trustedCertificates,
+  withoutSchema,
+} from './build-request.ts'
+import { Call, type CallEnd, type CallLimits, LARGE_ANSWER_BYTES } from './call.ts'
 import { connectionFault, isBroken } from './failure-kinds.ts'
 import { type Mask, maskFor } from './mask.ts'
 import type {
@@ -26,45 +39,39 @@ import {
   readFailure,
   upstreamError,
 } from './read-completion.ts'
-import { requestBody, requestFormat, SentOptions, sendsSchema, withoutSchema } from './request-body.ts'
-import { endpointUrl, requestHeaders, trustedCertificates } from './request-head.ts'
-import { LARGE_ANSWER_BYTES } from './response-body.ts'
 import { readRateHeaders, readRetryAfter } from './retry-after.ts'
 
 /** A longer answer is not read to its end. Real answers have at most a tenth of this. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const CONNECT_TIMEOUT_MS = 5_000
-/** The timeout of a check: a server that takes longer to list its models is not ready for conversations. */
+/** A server that takes longer to list its models is not ready for conversations. */
 const CHECK_TIMEOUT_MS = 4_000
-/**
- * Statuses of a server, or of a gateway before it, that is temporarily unavailable. Any other status proves that the server
- * runs.
- */
+/** A temporarily unavailable server or gateway sends these. Any other status proves that the server runs. */
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
-/** How many answers over LARGE_ANSWER_BYTES one server may send at once; each may take MAX_ANSWER_BYTES of memory. */
+/** One server may send this many answers over LARGE_ANSWER_BYTES at once. Each may take MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** How many of these slots are reserved for accounts that hold none. So two slow large answers delay only their own account. */
+/** These slots are for accounts that hold none, so that slow large answers delay only their own account. */
 const LARGE_ANSWER_RESERVE = 1
 
-/** Messages of chat templates that reject a conversation because of its roles. */
+/** Matches messages of chat templates that reject a conversation because of its roles. */
 const ABOUT_ROLES = /\broles?\b|\balternat/i
 
 export interface OpenAiClientOptions extends Partial<UpstreamAccess> {
   readonly name: string
   readonly settings: UpstreamSettings
-  /** The key itself, not the name of its variable; null if the server needs none. */
+  /** This is the key itself, not the name of its variable; null if the server needs none. */
   readonly apiKey: string | null
   readonly clock: Clock
   readonly readLarge: ReadLarge
   readonly maxAnswerBytes?: number
   readonly connectTimeoutMs?: number
-  /** Whether to read the limits that the server reports; false if absent. */
   readonly readsRates?: boolean
-  /** Returns the `traceparent` header for the current call; null for none. */
   readonly traceparent?: () => string | null
 }
 
-/** Reads a large completion on a thread, within the account's share of the threads. Null if the signal stopped it. */
+/**
+ * Reads a large completion on a thread, within the account's share of the threads. Resolves with null if the signal stopped it.
+ */
 export type ReadLarge = (
   completion: LargeCompletion,
   account: string,
@@ -78,13 +85,11 @@ export class OpenAiClient implements ModelServer {
   readonly #automatic: AutomaticRoles
   readonly #pool: Pool
   readonly #openCheckPool: () => Pool
-  /** Null until the first check. */
   #checkPool: Pool | null = null
-  /** The parts that are the same in all requests. */
   readonly #request: Dispatcher.DispatchOptions
   readonly #headers: string[]
   readonly #modelsPath: string
-  /** The fields of `body` in the settings, as the end of each request's body; null if there are none. */
+  /** The fields of `body` in the settings end the body of each request. */
   readonly #bodyEnd: string | null
   readonly #options: SentOptions
   readonly #mask: Mask
@@ -122,7 +127,7 @@ export class OpenAiClient implements ModelServer {
       largeAnswers: new FairSlots({ limit: LARGE_ANSWERS, reserve: LARGE_ANSWER_RESERVE }),
     }
     const poolOptions: Pool.Options = {
-      // Without a maximum, the slots of the upstream are the only limit.
+      // The upstream's slots already limit the calls to this number.
       connections: settings.max_concurrency,
       pipelining: 1,
       // Each call has its own connection, because a reset of a shared HTTP/2 connection would fail every call in progress.
@@ -161,12 +166,12 @@ export class OpenAiClient implements ModelServer {
     const { other_format: before } = format
     const mayBeRoles = this.#roles === 'auto' && this.#automatic.mayBeRejected(format, error)
     // A message that mentions roles may quote a schema with a property named `role`. So the schema is left out first. Only if
-    // that is rejected, too, are the roles changed, because then the schema cannot be the reason.
+    // the server rejects that format, too, are the roles changed, because then the schema cannot be the reason.
     const mayBeSchema =
       error.rejectsJsonMode || (mayBeRoles && sendsSchema(format) && ABOUT_ROLES.test(error.message))
     const instead = mayBeSchema ? withoutSchema(prompt.form, format) : null
     if (instead !== null) {
-      // The instruction that replaces the schema is a system message.
+      // The instruction that replaces the schema is a system message, which the conversation may not have had before.
       const mayChange = this.#roles === 'auto' && format.roles === 'native'
       const roles = mayChange ? this.#automatic.rolesFor(model, prompt, true) : format.roles
       const isBoth = before === 'roles' || before === 'both'
@@ -261,7 +266,7 @@ export class OpenAiClient implements ModelServer {
     }
   }
 
-  /** Names the error only by its code, because messages of sockets contain internal addresses. */
+  /** The message names the error only by its code, because messages of sockets contain internal addresses. */
   #connectionError({ status, code }: { readonly status: number | null; readonly code: string }): string {
     if (code === 'UND_ERR_CONNECT_TIMEOUT') {
       return `No connection to the model server within ${this.#connectTimeoutMs / 1000} s.`

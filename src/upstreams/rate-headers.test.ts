@@ -1,10 +1,10 @@
-/** The limits that servers report in headers. */
+/** Tests the limits that servers report in headers. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readRateHeaders } from './retry-after.ts'
 
 const NONE = Number.POSITIVE_INFINITY
-/** The headers with a limit, what remains of it and its reset, of requests and of tokens. */
+/** Each list contains a limit, what remains of it, and its reset. */
 const headersOf = (requests: readonly string[], tokens: readonly string[]) =>
   Object.fromEntries(
     ['limit', 'remaining', 'reset'].flatMap((name, at) => [

@@ -1,4 +1,4 @@
-/** The state of a rate: how much it grants, when, and to which node. */
+/** Tests how much a rate grants, when, and which node gets it. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
@@ -7,7 +7,7 @@ import { type Amounts, type Ask, exchange, HOLD_MS, NOTHING, newRateState, WINDO
 const LIMITS = { requests: 60, tokens: 6000 }
 const START_MS = 1_000_000
 
-/** The books of a rate. All times are in milliseconds since they were opened. */
+/** All times are in milliseconds since the books were opened. */
 function open(limits: Amounts = LIMITS) {
   const state = newRateState(START_MS)
   const tell = (over: Partial<Ask>, ms = 0) => {
@@ -165,7 +165,6 @@ const asks = fc.record({
   blockMs: fc.constantFrom(0, 0, 0, 5000),
 })
 
-/** Swaps requests and tokens. */
 const swapped = <T extends Amounts>(one: T): T => ({ ...one, requests: one.tokens, tokens: one.requests })
 
 it('requests and tokens are limited alike', () => {

@@ -1,10 +1,10 @@
 /**
- * The state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes hold and
- * have not sent yet. A single node keeps it in memory; several nodes share it as JSON in the database (app/upstreams.ts).
- * Time is an argument. If estimates of tokens are right, it guarantees:
+ * Updates the state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes
+ * hold and have not sent yet. A single node keeps the state in memory; several nodes share it as JSON in the database
+ * (app/upstreams.ts). If the estimates of tokens are right:
  *
  * - All nodes together never exceed the limits within 60 s, whether the server counts in fixed or in sliding minutes.
- * - After a pause, at most a sixth of a minute's limit is granted at once, and one more request, because servers also limit
+ * - After a pause, at most a sixth of a minute's limit and one more request are granted at once, because servers also limit
  *   parts of a minute.
  * - What a node holds counts from the grant until a minute after it was sent, so a grant never has to be revoked.
  * - If a node's next job does not fit, the node gets what it needs before other nodes get more, so a large job does not starve.
@@ -15,21 +15,18 @@ export interface Amounts {
   readonly tokens: number
 }
 
-/** Slightly more than a minute, because some requests take longer to arrive than others. */
+/** The window is slightly more than a minute, because some requests take longer to arrive than others. */
 export const WINDOW_MS = 60_500
 const MINUTE_MS = 60_000
 /** Requests sent in the same half second are counted together, at the end of the half second. */
 const CELL_MS = 500
 /** After a pause, as much may be sent at once as the limit allows in this time. */
 const BURST_MS = 10_000
-/** What a node holds is forgotten after this time without an exchange. A node that holds something has one every second. */
+/** Without an exchange for this time, what a node holds counts as sent. Live nodes have one every second. */
 export const HOLD_MS = 15_000
-/** How long other nodes wait for the node whose next job did not fit. */
+/** Other nodes wait this long for the node whose next job did not fit. */
 const TURN_MS = 3_000
-/**
- * The server's report of what is left counts only if it is below our own count by more than this fraction of the limit. A
- * smaller difference may come from timing.
- */
+/** The server's report counts only if it is below Parley's by more than this fraction, because timings differ. */
 const TOLERANCE = 0.05
 
 interface Held extends Amounts {
@@ -38,41 +35,35 @@ interface Held extends Amounts {
 
 /** The state is stored as JSON, which later versions must be able to read. */
 export interface RateState {
-  /** What was sent, by the end of its half second, in order of time. */
   used: [atMs: number, requests: number, tokens: number][]
-  /** What each node holds. */
   held: Record<string, Held>
   /** Before these times, no requests or no tokens are granted, to spread them over the minute. */
   paced: { requests: number; tokens: number }
-  /** The server has reported that it accepts nothing before this time. */
+  /** The server accepts nothing before this time, according to its own report. */
   blockedUntilMs: number
-  /** The node whose next job did not fit, and what the job lacks. */
+  /** The next job of this node did not fit, and lacks these amounts. */
   next: (Held & { readonly node: string }) | null
 }
 
 export interface Ask {
   readonly node: string
-  /** What was sent since the last exchange, and how long ago; negative amounts correct estimates that were too high. */
+  /** The node has sent this since the last exchange. Negative amounts correct estimates that were too high. */
   readonly used: readonly { readonly agoMs: number; readonly requests: number; readonly tokens: number }[]
-  /** What the node still holds. It has returned or sent everything else. */
+  /** The node still holds this, and has returned or sent everything else. */
   readonly held: Amounts
-  /** What the next job needs in addition; 0 if no job waits. */
+  /** The next job needs this in addition; 0 if no job waits. */
   readonly needs: Amounts
-  /** How much more the node could use; at least `needs`. */
+  /** The node could use this much more; at least `needs`. */
   readonly wants: Amounts
-  /**
-   * What is left according to the server (infinite if it reported nothing), and in how many milliseconds the whole limit is
-   * available again.
-   */
+  /** The server has reported that this is left (infinite if not reported), and when the whole limit is available again. */
   readonly left: (Amounts & { readonly resetMs: Amounts }) | null
-  /** For how many more milliseconds the server accepts nothing. */
   readonly blockMs: number
 }
 
 export interface Granted extends Amounts {
-  /** After how many milliseconds to try again, if less than `needs` was granted. */
+  /** The node tries again after this time, if less than `needs` was granted. */
   readonly retryMs: number
-  /** Whether nothing that concerns other nodes has changed in the state. */
+  /** This is true if nothing that concerns other nodes has changed in the state, so that the state need not be stored. */
   readonly isSame: boolean
 }
 
@@ -187,10 +178,7 @@ function freeOf({ used, held }: RateState, limits: Amounts): Amounts {
   return { requests, tokens }
 }
 
-/**
- * In how many milliseconds enough of what was sent will be older than a minute. A second if that will not suffice, because
- * nodes hold the rest and may return it.
- */
+/** Returns a second if waiting will not suffice, because nodes hold the rest and may return it. */
 function untilFree(state: RateState, limits: Amounts, needs: Amounts, nowMs: number): number {
   let free = freeOf(state, limits)
   if (fits(needs, free)) return 0

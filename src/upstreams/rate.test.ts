@@ -1,4 +1,4 @@
-/** The order in which requests that wait for a rate are sent. */
+/** Tests the order of the requests that wait for a rate. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -23,7 +23,6 @@ function recordingBook() {
   return { asks, book }
 }
 
-/** Creates a rate, and records what is sent. */
 function open(clock: FakeClock, book: RateBook) {
   const rate = new Rate(LIMITS, book, clock)
   const sent: string[] = []
@@ -44,7 +43,7 @@ function open(clock: FakeClock, book: RateBook) {
   return { rate, sent, ask, pass, clock }
 }
 
-/** Creates a rate of which everything that may be sent at once has been sent. */
+/** Creates a rate with nothing left to send at once. */
 function start() {
   const clock = new FakeClock()
   const opened = open(clock, ownBook(clock))
@@ -52,7 +51,7 @@ function start() {
   return opened
 }
 
-/** The rate of two nodes, of which the first has been granted more than it has sent. */
+/** Two nodes share the rate. The first has been granted more than it has sent. */
 async function startTwo() {
   const clock = new FakeClock()
   const state = newRateState(clock.steadyMs())
@@ -167,7 +166,7 @@ test('a request costs the same, however many accounts there are', () => {
       void rate.reserve({ account: `account ${n}`, weight: 1, tokens: 100 }, new Stop())
     return process.cpuUsage().user - before
   }
-  // The least of several measurements, because other processes and garbage collection only add time.
+  // The least of several measurements counts, because other processes and garbage collection only add time.
   const leastOf = (accounts: number) => Math.min(...Array.from({ length: 5 }, () => costOf(accounts)))
   const [few, many] = [leastOf(4000), leastOf(32_000)]
   // There are eight times as many requests. If each one examined all accounts, it would take 64 times as long.

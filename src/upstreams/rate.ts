@@ -9,25 +9,20 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/**
- * The pauses between exchanges of a shared rate, in milliseconds: while requests wait, and while the node holds something or
- * must report something.
- */
+/** A shared rate exchanges this often: the first pause applies while requests wait, the second otherwise. */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** Bounds on how many requests wait here, so that the next one is always known. All other jobs stay in the queue. */
+/** At least and at most so many requests wait here, so that the next one is always known. Further jobs stay in the queue. */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
-/** The weight of the latest request in the average of tokens. */
 const LATEST = 0.1
 
-/** Records what was sent and granted under one rate limit (rate-window.ts), for this node alone or for all nodes together. */
+/** Records what was sent and granted under one rate limit, for this node alone or for all nodes together. */
 export interface RateBook {
-  /** Whether the rate has an effect now; a shared rate has none while a node of an earlier version is running. */
+  /** Returns whether the rate has an effect now. A shared rate has none while a node of an earlier version is running. */
   readonly isOn: () => boolean
-  /** Whether other nodes use the same rate. */
   readonly isShared: boolean
-  /** See rate-window.ts. Returns a promise only if the state is shared. If the promise rejects, nothing has changed. */
+  /** See `exchange` in rate-window.ts. Only a shared state needs a promise. If it rejects, nothing has changed. */
   exchange(limits: Amounts, ask: NodeAsk): Granted | Promise<Granted>
 }
 
@@ -35,10 +30,8 @@ export type NodeAsk = Omit<Ask, 'node'>
 
 export interface RateRequest {
   readonly account: string
-  /** The weight of the account's tier. */
   readonly weight: number
   readonly priority?: Priority | undefined
-  /** The estimated tokens. */
   readonly tokens: number
 }
 
@@ -51,10 +44,8 @@ interface WaitingRequest extends StopListener {
   readonly resolve: (reservation: Reservation | null) => void
 }
 
-/** The requests of each account, in order of arrival. */
 type Waiting = Map<string, Set<WaitingRequest>>
 
-/** Keeps the state in memory, for this node alone. */
 export function ownBook(clock: Pick<Clock, 'steadyMs'>): RateBook {
   const state = newRateState(clock.steadyMs())
   return {
@@ -69,26 +60,25 @@ export class Rate {
   #limits: Amounts
   readonly #book: RateBook
   readonly #clock: Pick<Clock, 'steadyMs' | 'after'>
-  /** The most requests that wait here. Each one holds a slot of the node. */
+  /** Each waiting request holds a slot of the node, so the router lowers this. */
   mostWaiting = MOST_WAITING
-  /** What this node may send, and how much of that is reserved. */
   #held = { requests: 0, tokens: 0 }
   #reserved = { requests: 0, tokens: 0 }
-  /** What the next exchange reports. */
   #used: { atMs: number; requests: number; tokens: number }[] = []
   #left: NodeAsk['left'] = null
   #leftAtMs = 0
   #blockedUntilMs = 0
-  /** How many requests were served since the last exchange. About as many are expected before the next one. */
+  /** This many requests were served since the last exchange. About as many are expected before the next one. */
   #recent = 0
-  /** The waiting requests, by priority and account. Accounts without requests are removed, so that they cost no time. */
+  /** Accounts without waiting requests are removed, so that they cost no time. */
   readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
-  /** The turn of each account: its granted tokens, divided by its weight. A new account starts at the current turn. */
+  /**
+   * The turn of an account is the sum of its granted tokens, divided by its weight. A new account starts at the current turn.
+   */
   readonly #turns = new Map<string, number>()
-  /** Once this many accounts have a turn, those whose turn has passed are forgotten, unless they wait. */
+  /** Once this many accounts have a turn, idle accounts whose turn has passed are forgotten. */
   #forgetAt = MOST_WAITING
   readonly #priorities = new LowerTurns()
-  /** The turn of the last account that was served. */
   #turn = 0
   #head: WaitingRequest | null = null
   #waiting = 0
@@ -97,7 +87,6 @@ export class Rate {
   #isClosed = false
   /** An exchange before this time would grant nothing. */
   #retryAtMs = 0
-  /** When the last exchange was answered. */
   #exchangedAtMs = Number.NEGATIVE_INFINITY
   #cancelTimer: (() => void) | null = null
 
@@ -116,15 +105,15 @@ export class Rate {
     return this.#waiting
   }
 
-  /** How many more jobs should come here. About as many may wait as can be sent in a second. */
+  /** About as many jobs may wait here as can be sent in a second. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
     return Math.min(this.mostWaiting, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
   }
 
   /**
-   * Waits until a request with this many tokens may be sent. Null if the signal or `close` ended the wait. Returns a promise
-   * only if the request must wait.
+   * Waits until a request with this many tokens may be sent. The result is null if the signal stopped the request or the rate
+   * was closed, and a promise only if the request must wait.
    */
   reserve(request: RateRequest, signal: StopSignal): Reservation | null | Promise<Reservation | null> {
     if (signal.reason !== null) return null
@@ -180,9 +169,8 @@ export class Rate {
   }
 
   /**
-   * Records the limits that a server reported.
-   * @param isAlone whether the limits certainly concern this rate; otherwise a limit counts only if it equals the configured
-   * one
+   * @param isAlone whether the reported limits certainly concern this rate; otherwise a limit counts only if it equals the
+   * configured one
    */
   serverSays({ limit, left, resetMs }: ServerRate, isAlone: boolean): void {
     const configured = this.#configured
@@ -197,7 +185,6 @@ export class Rate {
     this.#limits = { requests: Math.min(requests, limit.requests), tokens: Math.min(tokens, limit.tokens) }
   }
 
-  /** Records that the server accepts nothing for this long. */
   block(ms: number): void {
     this.#blockedUntilMs = Math.max(this.#blockedUntilMs, this.#clock.steadyMs() + ms)
     this.#retryAtMs = 0
@@ -219,7 +206,6 @@ export class Rate {
     if (this.#book.isShared && this.#isOpen) this.#ask(null)
   }
 
-  /** Reserves a request with this many tokens; null if it does not fit now. */
   #take(tokens: number): Reservation | null {
     // A request with more tokens than the limit reserves the whole limit, so it is sent once nothing else was sent for a
     // minute. If it reserved all its tokens, it would wait forever.
@@ -242,7 +228,6 @@ export class Rate {
     return { requests: this.#held.requests - requests, tokens: this.#held.tokens - tokens }
   }
 
-  /** Serves the requests that fit, then plans an exchange for the next one. */
   #serve(): void {
     for (let head = this.#next(); head !== null; head = this.#next()) {
       const reservation = this.#book.isOn()
@@ -259,14 +244,13 @@ export class Rate {
     this.#plan()
   }
 
-  /** Sets the timer for the next exchange. */
   #plan(): void {
     this.#cancelTimer?.()
     this.#cancelTimer = null
     if (this.#isAsking) return
     const { isShared } = this.#book
     if (this.#waiting === 0 && !(isShared && this.#isOpen)) return
-    // This method may be called often, so it computes the time of the exchange without postponing it.
+    // This method may be called often, so it computes the time of the exchange from fixed times and never postpones it.
     const atMs = this.#waiting > 0 ? this.#retryAtMs : this.#exchangedAtMs + PAUSE_MS
     const inMs = atMs - this.#clock.steadyMs()
     if (isShared && this.#waiting > 0 && inMs <= 0) this.#askForHead()
@@ -279,7 +263,6 @@ export class Rate {
     }
   }
 
-  /** Whether the next exchange has something to report or to return. */
   get #isOpen(): boolean {
     return this.#used.length > 0 || this.#held.requests > 0 || this.#held.tokens > 0
   }
@@ -289,14 +272,13 @@ export class Rate {
     this.#ask(head === null ? null : { requests: 1, tokens: Math.min(head.tokens, this.#limits.tokens) })
   }
 
-  /** @param next what the next request needs; null if no request waits */
   #ask(next: Amounts | null): void {
     if (this.#isAsking) return
     const nowMs = this.#clock.steadyMs()
     const { isShared } = this.#book
     if (!isShared && nowMs < this.#retryAtMs) return
     const used = this.#used.map(({ atMs, ...amounts }) => ({ agoMs: nowMs - atMs, ...amounts }))
-    // Returns what this node cannot use before the next request fits. Otherwise several nodes could each hold a part and wait
+    // The node returns what it cannot use before the next request fits. Otherwise several nodes could each hold a part and wait
     // for each other.
     const { requests, tokens } = this.#free
     const isShort = isShared && next !== null && (next.requests > requests || next.tokens > tokens)
@@ -346,7 +328,7 @@ export class Rate {
     this.#retryAtMs = granted.retryMs === 0 ? 0 : this.#exchangedAtMs + pauseMs
   }
 
-  /** What further requests are expected to need before the next exchange, at most a second's worth. */
+  /** Returns what further requests will probably need before the next exchange, at most a second's worth. */
   get #soon(): Amounts {
     const perSecond = Math.min(this.#perSecond, Math.max(this.#waiting - 1, this.#recent))
     const requests = Math.floor((perSecond * PAUSE_MS) / 1000)
@@ -358,7 +340,7 @@ export class Rate {
     return Math.min(requests, tokens / Math.max(1, this.#averageTokens)) / 60
   }
 
-  /** The request to serve next. It stays the next one until it is served or stopped. */
+  /** The request to serve next stays the next one until it is served or stopped. */
   #next(): WaitingRequest | null {
     if (this.#waiting === 0) return null
     if (this.#head !== null) return this.#head
@@ -413,7 +395,6 @@ export class Rate {
     return Math.max(this.#turn, this.#turns.get(account) ?? 0)
   }
 
-  /** Forgets idle accounts whose turn is not after the current one. */
   #forget(): void {
     for (const [account, turn] of this.#turns) {
       const isIdle = PRIORITIES.every((priority) => !this.#queues[priority].has(account))
@@ -427,7 +408,7 @@ export class Rate {
 export class Reservation {
   readonly rate: Rate
   readonly #amounts: Amounts
-  /** The estimated tokens, which may exceed a minute's limit. */
+  /** The estimate may exceed a minute's limit. */
   readonly tokens: number
   #sentAtMs: number | null = null
   #isReleased = false
@@ -438,17 +419,16 @@ export class Reservation {
     this.tokens = tokens
   }
 
-  /** Whether the rate had an effect when the request was reserved. */
+  /** Returns whether the rate had an effect when the request was reserved. */
   get isCounted(): boolean {
     return this.#amounts.requests > 0
   }
 
-  /** Whether the request has more tokens than a minute's limit. */
   get isTooLarge(): boolean {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** Records that a request is sent. It is sent twice if the server rejected the format of the first one. */
+  /** A request is sent twice if the server rejected the format of the first one. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)
@@ -458,7 +438,6 @@ export class Reservation {
     }
   }
 
-  /** Records how many tokens the last request used. */
   usedTokens(tokens: number): void {
     const more = tokens - this.#amounts.tokens
     if (this.#sentAtMs !== null && this.isCounted)

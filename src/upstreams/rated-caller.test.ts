@@ -1,4 +1,4 @@
-/** Calls of targets with rate limits: what they reserve, return and correct, and which limits they learn. */
+/** Tests calls of targets with rate limits: what they reserve, return and correct, and which limits they learn. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -17,7 +17,7 @@ import { type RateLimits, RatePermit, targetRates } from './target-rates.ts'
 
 const target = <Limits>(model: string, limits?: Limits) => ({ upstream: 'a', model, ...limits })
 
-/** A caller of a target with these rates, whose calls end as `callNow` returns. */
+/** Creates a caller of a target with these rates. Its calls end with the result of `callNow`. */
 function startCaller(
   clock: FakeClock,
   rates: Target['rates'] | undefined,
@@ -38,15 +38,12 @@ function startCaller(
 }
 
 describe('a call with two rates', () => {
-  /**
-   * Limits per minute. A request of 1,100 tokens is sent at once after a pause, in which 1,000 tokens were saved up, and the
-   * next one a second later.
-   */
+  /** After a pause, 1,000 tokens are saved up, so a request of 1,100 tokens is sent at once and the next one a second later. */
   const LIMITS = { requests: 1000, tokens: 6000 }
   const request = modelRequest({ options: { max_tokens: 1090 } })
   const limited = { tokens_per_minute: 6000 }
 
-  /** A target with its own rate and that of its upstream. */
+  /** The target has its own rate and that of its upstream. */
   function start(called: Called = 'called') {
     const clock = new FakeClock()
     const [own, shared] = [new Rate(LIMITS, ownBook(clock), clock), new Rate(LIMITS, ownBook(clock), clock)]
@@ -97,7 +94,7 @@ describe('a call with two rates', () => {
 
 /** The counted input of most jobs is an upper bound: the bytes of the conversation. */
 describe('what a request reserves', () => {
-  /** The tokens that the server counts: one for four bytes, and a few for its template. */
+  /** The server counts one token for four bytes, and a few for its template. */
   const inputOf = ({ prompt }: ModelRequest) => Math.ceil(Buffer.byteLength(prompt.messagesJson) / 4) + 8
 
   function start() {
@@ -186,7 +183,9 @@ describe('the permit of a call', () => {
   const busy = error({ status: 429, retryAfterMs: 7000 })
   const answer = { kind: 'answer', text: '' } as const
   const broken = { connection: 'connection', code: 'ECONNRESET', broke: true }
-  /** By reply: the corrections of the estimate, whether the rate explains the reply, and for how long the rate is blocked. */
+  /**
+   * Each case has the corrections of the estimate, whether the rate explains the reply, and for how long the rate is blocked.
+   */
   const cases: readonly (readonly [string, Reply, number, [number[], boolean, number]])[] = [
     ['an answer', { ...answer, tokens }, 0, [[42], false, 0]],
     ['an answer without usage', { ...answer, tokens: { input: 0, output: 0 } }, 0, [[], false, 0]],

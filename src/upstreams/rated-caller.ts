@@ -21,7 +21,7 @@ export class RatedCaller {
     this.#weightOf = weightOf
   }
 
-  /** Like `TargetCaller.call`, but resolves with `leaving` if the request would have to wait while the node is stopping. */
+  /** Calls like `TargetCaller.call`. Resolves with `leaving` if the request would have to wait while the node stops. */
   call(target: Target, rates: TargetRates, attempt: RoutingAttempt): Promise<Called | 'leaving'> {
     // A reservation before the job's turn could keep the rate from other jobs for a long time.
     return this.#caller.inTurn(target, attempt, () => this.#callWithin(target, rates, attempt))
@@ -53,7 +53,7 @@ export class RatedCaller {
     }
   }
 
-  /** Reserves the request in each rate. Null if the request or the node was stopped during a wait. */
+  /** Reserves the request in each rate. Resolves with null if the request or the node was stopped meanwhile. */
   async #reserve({ rates, sizes }: TargetRates, attempt: RoutingAttempt): Promise<Reservation[] | null> {
     const { request, signal, waiting } = attempt
     const { account, tier, priority, jobId } = request

@@ -26,7 +26,7 @@ function errorOf(reply: Reply) {
   return reply
 }
 
-/** Describes a reply: whether it was truncated, and whether another call may help. */
+/** Describes whether a reply was truncated, and whether another call may help. */
 function kindOf(reply: Reply): string {
   if (reply.kind === 'refused') return reply.kind
   if (reply.truncated) return `truncated ${reply.kind}`
@@ -98,7 +98,7 @@ describe('a chat completion', () => {
     const usage = { prompt_tokens: 9, completion_tokens: 2 }
     const cached = { input: 9, output: 2, cached: 4 }
     assert.deepEqual(tokensOf({ ...usage, prompt_tokens_details: { cached_tokens: 4 } }), cached)
-    // Moonshot.
+    // Moonshot puts the cached tokens next to the counts.
     assert.deepEqual(tokensOf({ ...usage, cached_tokens: 4 }), cached)
     const plain = { input: 1, output: 1 }
     assert.deepEqual(sumOfTokens(cached, cached), { input: 18, output: 4, cached: 8 })
@@ -114,7 +114,7 @@ describe('a chat completion', () => {
   })
 
   it('counts the tokens of reasoning that the server counts in the total only', () => {
-    // Google's OpenAI-compatible API.
+    // Google's OpenAI-compatible API counts reasoning only in the total.
     const google = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 105 }
     assert.deepEqual(tokensOf(google), { input: 9, output: 96 })
     const details = { completion_tokens_details: { reasoning_tokens: 94 } }

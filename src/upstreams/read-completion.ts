@@ -19,10 +19,7 @@ import {
 } from './vendor-errors.ts'
 
 type CompletionUsage = NonNullable<ChatCompletion['usage']>
-/**
- * An object from outside: the compiler checks the names of its fields against the wire format, but their values can be
- * anything.
- */
+/** The compiler checks the names of the fields against the wire format, but the values can be anything. */
 type Untrusted<T> = { readonly [name in keyof T]?: unknown }
 
 interface WireError {
@@ -35,7 +32,7 @@ interface WireError {
   readonly details: readonly object[]
 }
 
-/** Connection errors are judged elsewhere, because they have no status. */
+/** Connection errors have no status and are not judged here. */
 function isRetryable(status: number): boolean {
   return (
     [408, 409, GENERATION_FAILED, 429, NO_FLEX_CAPACITY].includes(status) || (status >= 500 && status <= 599)
@@ -59,7 +56,6 @@ export function upstreamError(
   }
 }
 
-/** Reads the body of a response with a 2xx status. */
 export function readCompletion(status: number, body: string, mask: Mask): Reply {
   const completion = fields<ChatCompletion & { error: unknown }>(parse(body))
   const choice = fields<ChatCompletion.Choice & { error: unknown }>(
@@ -79,7 +75,7 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   if (typeof message?.refusal === 'string' && message.refusal !== '') {
     return { kind: 'refused', message: mask(message.refusal), status, tokens }
   }
-  // In this case Google omits the message.
+  // Google omits the message if its filter stopped the answer.
   if (finish === 'filtered') {
     return { kind: 'refused', message: 'The content filter stopped the answer.', status, tokens }
   }
@@ -104,9 +100,9 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
     const retryable = isCompletion && message !== null && isEmpty(message)
     return upstreamError({ status, tokens, retryable, message: NO_TEXT })
   }
-  // The limit belongs to the job or the model, so another call would cost as much and reach it again. The text so far is
-  // delivered. Only an empty answer is a failure: the model used its limit for reasoning. In that case vLLM sends null, and
-  // Google may send no message.
+  // The limit belongs to the job or the model, so another call would cost as much and reach the limit again. The text so far is
+  // delivered. An empty answer is a failure: the model used its limit for reasoning. vLLM then sends null, and Google may send
+  // no message.
   if (text === null || text === '') {
     return upstreamError({
       status,
@@ -118,7 +114,6 @@ export function readCompletion(status: number, body: string, mask: Mask): Reply 
   return { kind: 'answer', text, tokens, truncated: true }
 }
 
-/** Whether the model wrote nothing: no text, no reasoning, no tool call. */
 function isEmpty(message: object): boolean {
   return Object.entries(message).every(
     ([name, value]) =>
@@ -131,7 +126,9 @@ interface WirePart {
   readonly text: string
 }
 
-/** Joins the text parts of a content array. Other parts, such as reasoning, are omitted. Null if there is no text part. */
+/**
+ * Joins the text parts of a content array, and omits other parts, such as reasoning. Without a text part, the result is null.
+ */
 function joinParts(content: unknown): string | null {
   if (!Array.isArray(content)) return null
   let joined: string | null = null
@@ -143,13 +140,12 @@ function joinParts(content: unknown): string | null {
   return joined
 }
 
-/** A response whose body is large, as a task of the CPU pool. */
 export interface LargeCompletion {
   readonly status: number
   readonly body: Uint8Array
 }
 
-/** Reads a large response in a thread of the pool, which does not know the secrets: `maskReply` must mask the result. */
+/** Reads a large response on a thread of the CPU pool, which does not know the secrets: `maskReply` must mask the result. */
 export function readLargeCompletion({ status, body }: LargeCompletion): Reply {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
   return readCompletion(status, text, (message) => message.slice(0, MASKED_CHARACTERS))
@@ -163,7 +159,7 @@ export function maskReply(reply: Reply, mask: Mask): Reply {
   return { ...reply, message, code: mask(reply.code) }
 }
 
-/** Reads an error response. `text` is null if the body was too long. */
+/** If the body was too long, `text` is null. */
 export function readFailure(
   status: number,
   text: string | null,
@@ -225,10 +221,9 @@ function isPolicyBreach(status: number | null, error: Untrusted<WireError>, sent
   return POLICY_CODES.includes(code) || POLICY_CODES.includes(type)
 }
 
-/** Only a single word is shown as a code. */
 const CODE = /^[\w.:-]{1,64}$/
 
-/** The server's name for the error: its code, or otherwise its type. Numbers are ignored, because they repeat the status. */
+/** Returns the server's code for the error, or its type. Numbers are ignored, because they repeat the status. */
 function codeOf(error: Untrusted<WireError> | null, mask: Mask): string | null {
   for (const value of [error?.code, error?.type]) {
     if (typeof value === 'string' && CODE.test(value)) return mask(value)
@@ -245,20 +240,19 @@ function isAboutJsonMode(status: number, error: Untrusted<WireError> | null, sen
   )
 }
 
-/** The part of a message to examine. The end of a long message may echo the conversation. */
+/** The end of a long message is not examined, because it may echo the conversation. */
 function beginOf(sent: string | null): string {
   return sent?.trimStart().slice(0, MAX_UPSTREAM_MESSAGE_LENGTH) ?? ''
 }
 
-/** Returns a short plain text, which may explain the error; null for an HTML page. */
+/** Returns a plain text, which may explain the error; null for an HTML page. */
 function plainText(text: string | null): string | null {
   if (text === null || text.trim() === '' || text.trimStart().startsWith('<')) return null
   return text
 }
 
-const NO_TOKENS: TokenCount = { input: 0, output: 0 }
+export const NO_TOKENS: TokenCount = { input: 0, output: 0 }
 
-/** The sum over two calls. */
 export function sumOfTokens(some: TokenCount, more: TokenCount): TokenCount {
   const cached = (some.cached ?? 0) + (more.cached ?? 0)
   return {

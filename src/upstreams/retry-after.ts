@@ -1,12 +1,12 @@
 /**
- * Reads when a server accepts further requests: its Retry-After and the rate limits that it reports. Also decides how long a
- * request pauses before it tries its targets again: exponential backoff with jitter, and at least Retry-After within bounds.
+ * Reads when a server accepts further requests: its Retry-After and the rate limits that it reports. Also computes the pause
+ * before a request tries its targets again: exponential backoff with jitter, and at least Retry-After within bounds.
  */
 
 import { isObject } from '../json-object.ts'
 import type { ServerRate, UpstreamError } from './model-server.ts'
 
-/** The pause after the first round, before jitter. It grows by BACKOFF_FACTOR with each round. */
+/** Before jitter, the pause after the first round has this length. Each further round multiplies it by BACKOFF_FACTOR. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
 /** Pauses are longer or shorter by up to this fraction, so that jobs that failed together do not retry together. */
@@ -14,11 +14,10 @@ export const JITTER = 0.25
 /** A longer Retry-After is shortened to this, because a run has a deadline, and a try before that time may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000
 
-/** The server's Retry-After in milliseconds from now; null if it is absent or malformed. */
-export function readRetryAfter(
-  headers: { readonly [name: string]: string | string[] | undefined },
-  nowMs: number,
-): number | null {
+type Headers = { readonly [name: string]: string | string[] | undefined }
+
+/** Returns the server's Retry-After, counted from now; null if it is absent or malformed. */
+export function readRetryAfter(headers: Headers, nowMs: number): number | null {
   const ms = headers['retry-after-ms']
   if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Math.ceil(Number(ms))
   const value = headers['retry-after']
@@ -30,7 +29,7 @@ export function readRetryAfter(
 
 const RETRY_INFO = /^(\d+(?:\.\d+)?)s$/
 
-/** The delay in the `details` of an error in milliseconds; null if there is none. Google sends it instead of a header. */
+/** Returns the delay in the `details` of an error, which Google sends instead of a header; null if there is none. */
 export function readRetryDelay(details: unknown): number | null {
   if (!Array.isArray(details)) return null
   for (const detail of details) {
@@ -40,29 +39,21 @@ export function readRetryDelay(details: unknown): number | null {
   return null
 }
 
-/** The Retry-After of a failed call within bounds, in milliseconds; null if it has none. */
 export function boundedRetryAfterMs({ retryAfterMs }: UpstreamError): number | null {
   return retryAfterMs === null ? null : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS)
 }
 
-/**
- * The pause after a round in which all targets failed, in milliseconds.
- * @param random from 0 up to but not including 1
- */
+/** Returns the pause after a round in which all targets failed. `random` is from 0 up to but not including 1. */
 export function roundPauseMs(round: number, retryAfterMs: number, random: number): number {
   const backoffMs = FIRST_BACKOFF_MS * BACKOFF_FACTOR ** (round - 1)
   return Math.max(backoffMs * (1 - JITTER + 2 * JITTER * random), retryAfterMs * (1 + JITTER * random))
 }
 
-type Headers = { readonly [name: string]: string | string[] | undefined }
-
 const MINUTE_MS = 60_000
 const DURATION = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/**
- * Null if the headers do not show what is left. If a limit is 0, it and what is left are ignored: some servers mean no limit.
- */
+/** Returns null if the headers do not show what is left. A limit of 0 is ignored, because some servers mean no limit. */
 export function readRateHeaders(headers: Headers): ServerRate | null {
   const of = (name: 'requests' | 'tokens') => {
     const resetMs = durationMs(headers[`x-ratelimit-reset-${name}`]) ?? MINUTE_MS
@@ -81,7 +72,7 @@ function numberOf(header: Headers[string]): number {
   return typeof header === 'string' && /^\d+$/.test(header) ? Number(header) : Number.POSITIVE_INFINITY
 }
 
-/** Reads durations such as `6m0s`, `20ms` or `60` (seconds) into milliseconds; null for anything else. */
+/** Reads durations such as `6m0s`, `20ms` or `60` (seconds); null for anything else. */
 function durationMs(header: Headers[string]): number | null {
   if (typeof header !== 'string') return null
   if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1000

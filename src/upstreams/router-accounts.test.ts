@@ -1,4 +1,7 @@
-/** Targets that keep failing are skipped until they respond again, first by the account whose calls fail, then by all. */
+/**
+ * Tests that targets which keep failing are skipped until they respond again, first by the account whose calls fail, then by
+ * all.
+ */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
@@ -18,7 +21,7 @@ import { ROUNDS } from './router.ts'
 
 const BAD = 'bad'
 
-/** A server that answers the jobs of the account with this reply, and others as usual. */
+/** The server answers the jobs of the account with this reply, and others as usual. */
 const failingFor =
   (account: string, answer: Reply): Script =>
   (request) =>

@@ -1,4 +1,4 @@
-/** Jobs that break the connection to a model server, with a real router and server. */
+/** Tests jobs that break the connection to a model server, with a real router and server. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { isModelList, reply, type Script } from '../../test/model-server.ts'

@@ -1,4 +1,4 @@
-/** A router with patience: its requests wait for model servers instead of failing. */
+/** Tests a router with patience: its requests wait for model servers instead of failing. */
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { isModelList, reply, type Script } from '../../test/model-server.ts'
@@ -28,7 +28,6 @@ async function failJobs(setup: RouterSetup) {
   return Promise.all(jobs)
 }
 
-/** The limit of the only account that calls. */
 const limitOf = ({ router }: RouterSetup) => router.limitedAccounts.get('a/m')?.get('acme')
 
 describe('a patient router', () => {

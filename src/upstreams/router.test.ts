@@ -1,4 +1,4 @@
-/** Routing: targets in order, rounds with pauses, concurrency limits and the stop signal. */
+/** Tests routing: targets in order, rounds with pauses, concurrency limits and the stop signal. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

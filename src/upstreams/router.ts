@@ -12,13 +12,13 @@ import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import { pause, type StopSignal } from '../job/stop.ts'
 import { FIRST_TARGET_ONLY_MS, isIsolated, NO_BREAKS } from './breaks.ts'
-import { type CallListener, MAX_TRIES, NO_TOKENS, type RoutingAttempt, TargetCaller } from './call-target.ts'
+import { type CallListener, MAX_TRIES, type RoutingAttempt, TargetCaller } from './call-target.ts'
 import { freeCalls } from './concurrency-limit.ts'
 import { failureKind, troubleOf } from './failure-kinds.ts'
 import type { FailureKind, ModelRequest, RequestWait, RoutedReply, Router, Trouble } from './model-server.ts'
 import type { RateBook } from './rate.ts'
 import { RatedCaller } from './rated-caller.ts'
-import { upstreamError } from './read-completion.ts'
+import { NO_TOKENS, upstreamError } from './read-completion.ts'
 import { boundedRetryAfterMs, roundPauseMs } from './retry-after.ts'
 import {
   NO_LIMITS,
@@ -41,7 +41,7 @@ import {
   upstreamStates,
 } from './routing-table.ts'
 
-/** How many times each target may be called for one request. The pauses in between are about 0.5 and 2 s. */
+/** Each target may be called this many times for one request. The pauses in between are about 0.5 and 2 s. */
 export const ROUNDS = 3
 
 export interface RouterOptions extends CallListener {
@@ -49,22 +49,21 @@ export interface RouterOptions extends CallListener {
   readonly models: { readonly [name: string]: ModelSettings }
   readonly tiers: readonly RoutedTier[]
   readonly clock: Clock
-  /** From 0 up to but not including 1. */
+  /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number
-  /** Whether jobs wait for model servers (`jobs.patience_seconds`); false if absent. */
+  /** This is true if jobs wait for model servers (`jobs.patience_seconds`). */
   readonly isPatient?: boolean
-  /** Called with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
+  /** The router calls this with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
   /**
-   * The number of the node's slots. Once jobs of a route that wait for a rate, a slot or their turn to call alone hold as many of
-   * them as no waiting job holds, the route gets no more, which keeps some for other routes. Absent for any number.
+   * The node has this many slots; infinite if absent. A route whose waiting jobs hold as many slots as no waiting job holds
+   * gets no more, which keeps slots for other routes.
    */
   readonly slots?: number
   /** Returns where the state of a rate is kept, by the name of an upstream or a target; in memory if absent. */
   readonly bookOf?: (name: string) => RateBook
 }
 
-/** The weight of a tier that no longer exists. */
 const LEAST_WEIGHT = 1
 const NO_CANDIDATES: Candidates = { key: '', targets: [], waiting: new Set() }
 const NOT_CALLED = upstreamError({ message: 'No model server was called.' })
@@ -73,7 +72,7 @@ export class ModelRouter implements Router, Routes {
   readonly #table: RoutingTable
   readonly #isPatient: boolean
   readonly #slots: number
-  /** Null if they have changed since they were last read. */
+  /** This is null if the limits have changed since they were last read. */
   #limits: RouteLimits | null = NO_LIMITS
   #onChange: () => void = () => {}
   readonly #caller: TargetCaller
@@ -132,7 +131,9 @@ export class ModelRouter implements Router, Routes {
       return resultOf(attempt, { reply: upstreamError({ message }) })
     }
     const { account } = request
-    /** By target: why this request last failed there, and how many calls of the account had succeeded by then. */
+    /**
+     * The value for a target shows why this request last failed there, and how many calls of the account had succeeded by then.
+     */
     const failed = new Map<Target, { readonly trouble: Trouble; readonly successes: number }>()
     for (let round = 1; ; round++) {
       let failures = 0
@@ -172,14 +173,14 @@ export class ModelRouter implements Router, Routes {
         for (const [{ health }, { trouble, successes }] of failed) health.giveUp(account, trouble, successes)
       }
       const areAllOpen = targets.every(({ health }) => health.isOpen(account))
-      // Targets that are suspect but still available are tried again after a pause. So a short failure costs only that pause.
+      // Targets that are still available are tried again after a pause, so that a short failure costs only that pause.
       if (this.#isPatient && (areAllOpen || round === ROUNDS)) {
         return resultOf(attempt, { wait: waitOf(attempt, key, areAllOpen) })
       }
       if (round === ROUNDS) return resultOf(attempt)
       const leastMs = areAllOpen && failures > 0 ? retryAfterMs : 0
-      // A check that is answered ends this pause before queued jobs start: only if this job gets the trial will it show whether
-      // it crashes the target.
+      // An answered check ends this pause before queued jobs start. Only if this job gets the trial will it show whether the
+      // job crashes the target.
       const wakers = failures === 0 && this.#isKeptAtFirst(attempt) ? targets[0]?.health.wakers : undefined
       if (!(await pause(this.#clock, roundPauseMs(round, leastMs, this.#random()), signal, wakers))) {
         return stopped(attempt)
@@ -223,15 +224,11 @@ export class ModelRouter implements Router, Routes {
     return [...this.#table.candidates.values()].map(({ key, waiting }) => ({ route: key, jobIds: waiting }))
   }
 
-  /** The load and health of each upstream, for the operators' health view. */
   state(): readonly UpstreamState[] {
     return upstreamStates(this.#table)
   }
 
-  /**
-   * Ends the requests that wait for a rate, and later ones that would have to, with a `wait`. The node stops, so other nodes
-   * continue with them.
-   */
+  /** Ends all requests that wait for a rate, now and later, with a `wait`, so that other nodes run the jobs. */
   leaveRates(): void {
     for (const rate of ratesOf(this.#table.targets)) rate.close()
   }
@@ -241,7 +238,7 @@ export class ModelRouter implements Router, Routes {
     await Promise.all([...this.#table.upstreams.values()].map(({ server }) => server.close()))
   }
 
-  /** The candidates of a request; without targets if the model is not configured. */
+  /** Returns candidates without targets if the model is not configured. */
   #candidatesOf({ model, tier, inputTokens }: RoutedJob): Candidates {
     const route = this.#table.routes.get(model)
     if (route?.kind === 'fixed') return route.candidates
@@ -251,7 +248,6 @@ export class ModelRouter implements Router, Routes {
     return NO_CANDIDATES
   }
 
-  /** How many jobs of all routes wait on this node. */
   get #waiting(): number {
     return this.waitingJobs().reduce((sum, { jobIds }) => sum + jobIds.size, 0)
   }
@@ -261,21 +257,18 @@ export class ModelRouter implements Router, Routes {
     return this.#limits
   }
 
-  /** Whether the job may call only its first target for now, because it must not crash others. */
+  /** Returns whether the job may call only its first target for now, because it must not crash others. */
   #isKeptAtFirst({ breaks }: RoutingAttempt): boolean {
     return isIsolated(breaks) && this.#clock.nowMs() - breaks.lastMs < FIRST_TARGET_ONLY_MS
   }
 }
 
-/**
- * The targets in order. If none is available, the one that may be called soonest comes first, for example after Retry-After.
- */
+/** If no target is available, the one that may be called soonest comes first. */
 function soonestFirst(targets: readonly Target[], account: string): readonly Target[] {
   if (!targets.every(({ health }) => health.isOpen(account))) return targets
   return targets.toSorted((a, b) => a.health.untilCheckMs(account) - b.health.untilCheckMs(account))
 }
 
-/** Whether a failure counts against the job. */
 function isOfJob(kind: FailureKind, { health }: Target, { request, tries }: RoutingAttempt): boolean {
   const { account, jobId } = request
   switch (kind) {
@@ -321,7 +314,7 @@ function crashMessage({ breaks }: RoutingAttempt, message: string): string {
   return `${message} It broke during ${breaks.seen} calls for this job, the last time while no other call was in progress, so the job may be what crashes the model server.`
 }
 
-/** The result if the signal ends the request between two calls. It quotes the last error as a possible explanation. */
+/** Returns the result of a stopped request. The message quotes the last error as a possible explanation. */
 function stopped({ reply: last, calls, tokens }: RoutingAttempt): RoutedReply {
   const failed = last.kind === 'error' && calls.length > 0
   const before = failed ? ` The last error before that: ${last.message}` : ''

@@ -1,4 +1,4 @@
-/** For which routes jobs wait, and since when, if a route has several targets. */
+/** Tests which routes make jobs wait, and since when, if a route has several targets. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'
@@ -18,7 +18,6 @@ function start() {
     return { name, health } as Target
   }
   const [first, second] = [target('a/m'), target('b/n')]
-  /** Makes the target unavailable to the account. */
   const fail = ({ name, health }: Target, account = 'acme'): void => {
     const trouble: Trouble = { kind: 'failing', status: 500, message: name }
     health.began(account, 'job')

@@ -1,24 +1,24 @@
 /**
- * What the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the route's
- * jobs can start, and for which routes and accounts jobs must wait. Claims skip jobs that must wait, without reading them.
+ * Defines what the queue knows about model servers: the route of a job (the targets that it may be sent to), how many of the
+ * route's jobs can start, and which jobs must wait. Claims skip jobs that must wait, without reading them.
  */
 import type { Trouble } from './model-server.ts'
 import type { Candidates, Target } from './routing-table.ts'
 
 export interface Routes extends RouteLimits {
-  /** The key of the targets that the job may be sent to; empty if none is configured. It lists their names in order. */
+  /** Returns the names of the targets that the job may be sent to, in order; empty if none is configured. */
   routeOf(job: RoutedJob): string
   /**
-   * How many more jobs of the route can start now. That is the number of free slots at the upstream of the first target that
-   * can be called, plus an eighth of its limit (at least 1), less the calls that wait there. It is at most the number of calls
-   * that may wait for its rates. It may be negative.
+   * Returns how many more jobs of the route can start now, which may be negative. That is the number of free slots at the
+   * upstream of the first target that can be called, plus an eighth of its limit (at least 1), less the calls that wait there.
+   * It is at most the number of calls that may wait for the target's rates.
    *
-   * 0 while jobs of the route wait and hold as many of the node's slots as no waiting job of any route holds. Infinity for an
-   * unknown route. Infinity also without patience while no target answers, because a run's time limit then includes the wait
-   * for a slot.
+   * Returns 0 while jobs of the route wait and hold as many of the node's slots as no waiting job of any route holds. Returns
+   * Infinity for an unknown route, and without patience while no target answers, because a run's time limit then includes the
+   * wait for a slot.
    */
   room(route: string): number
-  /** Whether jobs of the route may have to wait for a rate. If so, they wait in the queue, even if a caller waits for them. */
+  /** Returns whether jobs of the route may wait for a rate. They wait in the queue, even if a caller waits for them. */
   isRated(route: string): boolean
   /**
    * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another
@@ -27,13 +27,12 @@ export interface Routes extends RouteLimits {
   watch(onChange: () => void, onRoom?: () => void): void
 }
 
-/** The jobs of a route that wait on this node for a slot or a rate. */
+/** These are the jobs of one route that wait on this node for a slot or a rate. */
 export interface WaitingJobs {
   readonly route: string
   readonly jobIds: ReadonlySet<string>
 }
 
-/** The fields that determine a job's route. */
 export interface RoutedJob {
   readonly model: string
   readonly tier: string
@@ -41,28 +40,27 @@ export interface RoutedJob {
 }
 
 export interface RouteLimits {
-  /** The routes without an available target, for all accounts. The map is replaced at each change and usually empty. */
+  /** These routes have no available target, for all accounts. The map is replaced at each change and usually empty. */
   readonly limited: ReadonlyMap<string, RouteLimit>
   /**
-   * By route: the accounts whose calls fail at each target that is available to others. The map is replaced at each change and
-   * usually empty. Routes in `limited` may have entries, too.
+   * The calls of these accounts fail at each target of the route that is available to others. The map is replaced at each
+   * change and usually empty. Routes in `limited` may have entries, too.
    */
   readonly limitedAccounts: ReadonlyMap<string, ReadonlyMap<string, RouteLimit>>
 }
 
 export interface RouteLimit {
-  /** How many jobs may start: a few during a trial, 0 while no target responds. */
+  /** This many jobs may start: a few during a trial, none while no target responds. */
   readonly allowance: number
-  /** The jobs that failed last, which are started only if there are no others. */
+  /** These jobs failed last. They are started only if there are no others. */
   readonly failedJobs: readonly string[]
-  /** When the last available target became unavailable, Unix time in milliseconds; null if a target is available. */
+  /** No target has been available since this time (Unix time). The value is null if a target is available. */
   readonly unavailableSinceMs: number | null
   readonly trouble: Trouble | null
 }
 
 export const NO_LIMITS: RouteLimits = { limited: new Map(), limitedAccounts: new Map() }
 
-/** Derives the limits from the health of the targets. */
 export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
   const limited = new Map<string, RouteLimit>()
   const limitedAccounts = new Map<string, ReadonlyMap<string, RouteLimit>>()
@@ -79,10 +77,7 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
   return limited.size + limitedAccounts.size === 0 ? NO_LIMITS : { limited, limitedAccounts }
 }
 
-/**
- * Returns null if one of the targets can be called without a limit, or if the account can call one of them like other accounts.
- * @param account null for the limit of all accounts
- */
+/** Returns null if jobs need not wait for a target. With a null `account`, returns the limit of all accounts. */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
   let allowance = 0
@@ -102,10 +97,7 @@ function limitOf(targets: readonly Target[], account: string | null): RouteLimit
   return { allowance, failedJobs: [...failedJobs], ...unavailability(targets, account) }
 }
 
-/**
- * Returns since when no target is available (null if one is), and the reason of the last failing target.
- * @param account null for all accounts
- */
+/** Returns since when no target is available (null if one is). A null `account` stands for all accounts. */
 export function unavailability(
   targets: readonly Target[],
   account: string | null,
@@ -118,7 +110,6 @@ export function unavailability(
   return { unavailableSinceMs: latest(since), trouble: trouble.findLast((one) => one !== null) ?? null }
 }
 
-/** The latest of the times; null if any of them is null. */
 function latest(times: readonly (number | null)[]): number | null {
   const known = times.filter((time) => time !== null)
   return known.length < times.length ? null : Math.max(...known)

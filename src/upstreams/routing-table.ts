@@ -1,6 +1,6 @@
 /**
- * The routing table: the targets of each public model name, in the order in which to try them. It is built once from the
- * settings, so routing a request is a lookup. It also describes the upstreams' state for the dashboard and metrics.
+ * Builds the routing table: the targets of each public model name, in order of preference. The table is built once from the
+ * settings, so routing a request is a lookup. Also describes the upstreams' state for the dashboard and metrics.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
@@ -14,49 +14,41 @@ import { ownBook, Rate, type RateBook } from './rate.ts'
 import { TargetHealth } from './target-health.ts'
 import { type RateLimits, type TargetRates, targetRates } from './target-rates.ts'
 
-/** A model server and the slots for concurrent calls to it. */
 export interface Upstream {
   readonly server: ModelServer
   readonly slots: FairSlots
-  /** The number of slots, which changes with the results of calls. */
   readonly limits: ConcurrencyLimit
   /** Before `untilMs` (steady clock), no isolated job may delay the others (breaks.ts). */
   readonly rest: { untilMs: number }
 }
 
-/** A model on an upstream. Public models with the same target share the target's health. */
+/** Public models with the same target share the target's health. */
 export interface Target {
-  /** `upstream/model`. */
   readonly name: string
   readonly upstream: Upstream
   readonly model: string
   readonly health: TargetHealth
   readonly breaks: TargetBreaks
-  /**
-   * One slot for jobs that must call the target one at a time, so that only the job to blame fails (`takesTurns` in
-   * call-target.ts).
-   */
+  /** Some jobs must call the target one at a time (`takesTurns` in call-target.ts). */
   readonly alone: FairSlots
-  /** Null if neither the target nor its upstream has a rate. */
   readonly rates: TargetRates | null
 }
 
-/** The targets that a job may be sent to, in the order in which to try them. */
 export interface Candidates {
-  /** The names of the targets in order. The queue identifies routes by this key. */
+  /** The key lists the names of the targets in order. The queue identifies routes by it. */
   readonly key: string
   readonly targets: readonly Target[]
-  /** The jobs that wait on this node for a rate, a slot or their turn at a target. */
+  /** These jobs wait on this node for a rate, a slot or their turn at a target. */
   readonly waiting: Set<string>
 }
 
-/** The candidates for inputs of up to `upToTokens` tokens that are too large for the previous range. */
+/** The candidates apply to inputs of up to `upToTokens` tokens that are too large for the previous range. */
 interface SizeRange {
   readonly upToTokens: number
   readonly candidates: Candidates
 }
 
-/** The targets of one public model. For `gpt-auto`, they depend on the tier and the size of the input. */
+/** For `gpt-auto`, the targets depend on the tier and the size of the input. */
 export type Route =
   | { readonly kind: 'fixed'; readonly candidates: Candidates }
   /** Ranges in ascending order. The last one has no upper bound. */
@@ -65,23 +57,19 @@ export type Route =
 export interface RoutingTable {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly targets: readonly Target[]
-  /** The candidates of all routes, by key. */
   readonly candidates: ReadonlyMap<string, Candidates>
   readonly routes: ReadonlyMap<string, Route>
-  /** The weight of each tier, by name. */
   readonly weights: ReadonlyMap<string, number>
 }
 
 export interface UpstreamOptions {
   readonly server: ModelServer
   readonly maxConcurrency: number
-  /** The initial limit; if absent or null, the limit is always `maxConcurrency`. */
+  /** The limit starts at this value. If absent or null, it is always `maxConcurrency`. */
   readonly startConcurrency?: number | null
-  /** The limits of all calls per minute; absent for no limit. */
   readonly rate?: RateLimits
 }
 
-/** The part of a tier that routing depends on. */
 export type RoutedTier = Pick<Tier, 'name' | 'models' | 'weight'>
 
 interface Candidate {
@@ -92,11 +80,10 @@ interface Candidate {
 
 export interface HealthOptions {
   readonly random: () => number
-  /** Called when more or fewer calls of a target may start than before. */
+  /** A target calls this when more or fewer of its calls may start than before. */
   readonly onChange: () => void
-  /** Called with the reason when calls of the target no longer succeed, and with null when one succeeds again. */
+  /** A target calls this with the reason when its calls no longer succeed, and with null when one succeeds again. */
   readonly onReport: (target: Target, trouble: Trouble | null) => void
-  /** Returns where the state of a rate is kept, by the name of its upstream or target. */
   readonly bookOf?: (name: string) => RateBook
 }
 
@@ -200,8 +187,8 @@ function autoRanges(
 }
 
 /**
- * First the candidates that accept inputs of this size, in the configured order, then the others, largest first: an answer of a
- * model for smaller inputs is better than none.
+ * The candidates that accept inputs of this size come first, in the configured order. The others follow, largest first, because
+ * an answer of a model for smaller inputs is better than none.
  */
 function targetsByFit(candidates: readonly Candidate[], inputTokens: number): readonly Target[] {
   const fitting = candidates.filter(({ upToTokens }) => upToTokens >= inputTokens)
@@ -210,17 +197,17 @@ function targetsByFit(candidates: readonly Candidate[], inputTokens: number): re
   return [...new Set(inOrder.flatMap(({ targets }) => targets))]
 }
 
-/** The state of an upstream for the operators' health view. */
 export interface UpstreamState {
   readonly name: string
   readonly running: number
   readonly waiting: number
-  /** How many jobs of this node wait for a rate; null if the upstream and its targets have none. */
+  /** This many jobs of this node wait for a rate; null if the upstream and its targets have none. */
   readonly waitingForRate: number | null
-  /** The current limit of concurrent calls, and its maximum. */
   readonly limit: number
   readonly maxConcurrency: number
-  /** When the first of its targets is checked next (Unix time); null unless all of them are unavailable. */
+  /**
+   * The first of its targets is checked next at this time (Unix time). The value is null unless all of them are unavailable.
+   */
   readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
@@ -228,13 +215,12 @@ export interface UpstreamState {
 export interface TargetState {
   readonly model: string
   readonly consecutiveFailures: number
-  /** When the target is checked next (Unix time); null unless it is unavailable. */
+  /** The target is checked next at this time (Unix time). The value is null unless the target is unavailable. */
   readonly openUntilMs: number | null
-  /** What the chat template of the model rejects; null if nothing is known. */
   readonly learnedRoles: LearnedRoles | null
-  /** Null while calls succeed; otherwise when they started to fail (Unix time), and why. */
+  /** This is null while calls succeed. Otherwise calls have failed since this time (Unix time). */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
-  /** How many accounts cannot call the target freely, because their own calls failed. */
+  /** This many accounts cannot call the target freely, because their own calls failed. */
   readonly limitedAccounts: number
 }
 
@@ -270,10 +256,7 @@ export function ratesOf(targets: readonly Target[]): ReadonlySet<Rate> {
   return new Set(targets.flatMap(({ rates }) => rates?.rates ?? []))
 }
 
-/**
- * If a target passes its checks but no job tries it for this long, it is no longer shown as unavailable, because no job waits
- * for it.
- */
+/** A target that no job has tried for this long is no longer shown as unavailable, because no job waits for it. */
 const MOST_UNTRIED_MS = 60_000
 
 function unavailableOf({ reported }: TargetHealth): TargetState['unavailable'] {

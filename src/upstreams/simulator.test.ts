@@ -17,7 +17,7 @@ const schemaForm = (schema: SchemaObject): AnswerForm => ({
   isObject: false,
 })
 
-/** Asks the simulator in a conversation. Texts are messages of the user. */
+/** Plain texts are messages of the user. */
 async function ask(messages: readonly (string | Message)[], form?: AnswerForm): Promise<Reply> {
   const clock = new FakeClock()
   const sent = promptOf(

@@ -1,10 +1,10 @@
 /**
- * A model server without a network, so that you can see every state of a job within a minute. Its answers state that they are
- * simulated.
+ * Simulates a model server without a network, so that you can see every state of a job within a minute. The answers state that
+ * they are simulated.
  *
- * It follows directives in the last user message that has any: `[[delay 2s]]` (or `[[delay 200ms]]`) delays the reply; `[[fail
- * model_error]]`, `[[fail content_policy_violation]]` and `[[fail timeout]]` fail; `[[bad-json]]` answers with invalid JSON,
- * and `[[bad-json once]]` only until the conversation contains that answer.
+ * The simulator follows directives in the last user message that has any: `[[delay 2s]]` (or `[[delay 200ms]]`) delays the
+ * reply; `[[fail model_error]]`, `[[fail content_policy_violation]]` and `[[fail timeout]]` fail; `[[bad-json]]` answers with
+ * invalid JSON, and `[[bad-json once]]` only until the conversation contains that answer.
  */
 
 import { makeExample, readSchema } from 'parley-json-schema'
@@ -15,14 +15,11 @@ import { pause, Stop, type StopSignal } from '../job/stop.ts'
 import type { AnswerForm, ModelServer, Prompt, Reply, RequestFormat, TokenCount } from './model-server.ts'
 import { upstreamError } from './read-completion.ts'
 
-/**
- * The longest delay. It is long enough to see a wait time out (after at most 120 s), and short enough to see the job finish.
- */
+/** The longest delay is long enough to see a wait time out (after at most 120 s), and short enough to see the job finish. */
 export const MAX_DELAY_MS = 180_000
-/** How many characters of the user's message the answer repeats. */
 export const ECHOED_CHARACTERS = 2_000
 
-/** The answer to `[[bad-json]]`. It contains no directive, because a repair request quotes it. */
+/** The answer to `[[bad-json]]` contains no directive, because a repair request quotes it. */
 export const BAD_JSON =
   'This simulated answer is not valid JSON, because the message asked for that: {"simulated": tru'
 
@@ -105,12 +102,12 @@ function directivesOf(messages: readonly Message[]): Directives {
   return { delayMs: Math.min(delayMs, MAX_DELAY_MS), fail, badJson }
 }
 
-/** Creates a new expression for each use, because a global expression remembers where it stopped. */
+/** A global expression remembers where it stopped, so each use gets a new one. */
 function directive(): RegExp {
   return /\[\[(?:delay (\d{1,9}(?:\.\d{1,9})?)(ms|s)|fail (model_error|content_policy_violation|timeout)|(bad-json)( once)?)\]\]/g
 }
 
-/** Whether the message contains the simulator's invalid answer, as a repair request does. */
+/** A repair request contains the simulator's invalid answer. */
 function showsBadJson(message: Message): boolean {
   return message.content.includes(BAD_JSON)
 }
@@ -163,7 +160,6 @@ function echoJson(echo: string): string {
   return JSON.stringify({ simulated: true, last_message: echo })
 }
 
-/** The last user message without its directives. */
 function echoOf(messages: readonly Message[]): string {
   const last = messages.findLast((message) => message.role === 'user')?.content ?? ''
   const text = last.replace(directive(), '').trim()
@@ -179,7 +175,7 @@ function tokensOf(messages: readonly Message[]): number {
   return messages.reduce((sum, message) => sum + 4 + tokensIn(message.content), 0)
 }
 
-/** Counts about four characters per token, like English text. */
+/** English text has about four characters per token. */
 function tokensIn(text: string): number {
   return Math.ceil(text.length / 4)
 }

@@ -1,4 +1,4 @@
-/** To whom a target is unavailable after calls of several accounts. */
+/** Tests which accounts cannot use a target after calls of several accounts. */
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FakeClock } from '../../test/fake-clock.ts'

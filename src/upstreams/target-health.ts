@@ -1,6 +1,6 @@
 /**
- * The health of a target, from the results of calls by account. A target can fail the calls of one account because of what that
- * account sends; then only that account waits for the target.
+ * Tracks the health of a target by the results of each account's calls. A target can fail the calls of one account because of
+ * what that account sends; then only that account waits for the target.
  *
  * | what happens | who waits |
  * |---|---|
@@ -16,40 +16,35 @@ import type { Clock } from '../clock.ts'
 import { CircuitBreaker, dropOldest, REMEMBERED } from './circuit-breaker.ts'
 import type { Trouble } from './model-server.ts'
 
-/** How many accounts with failures a target remembers; the oldest are dropped. */
+/** A target remembers at most this many accounts with failures; the oldest are dropped. */
 export const MAX_ACCOUNTS = 256
 
-/** The result of a call. `ignored`: Parley aborted the call, so it shows nothing about the target. */
+/** An `ignored` call was aborted by Parley, so it shows nothing about the target. */
 export type CallResult =
   | { readonly kind: 'success' }
   | { readonly kind: 'ignored' }
   | { readonly kind: 'failure'; readonly retryAfterMs: number | null; readonly trouble: Trouble }
 
-/** The state of an account whose calls failed: its circuit breaker, and how its jobs failed. */
 class AccountHealth extends CircuitBreaker {
-  /** The value of `TargetHealth.#successes` when a call of this account last failed. This is a count, not a time. */
+  /** A call of this account last failed when `TargetHealth.#successes` had this value. This is a count, not a time. */
   failedAt: number | null = null
-  /** How many calls of the account have succeeded. */
   successes = 0
-  /** By job: how many calls had succeeded at its last failure, and whether a call succeeded between its last two failures. */
+  /** For each job: the successes at its last failure, and whether a call succeeded between its last two failures. */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
 export interface HealthListener {
-  /** Requests the target's list of models. Resolves to null if something responds; never rejects. */
+  /** Requests the target's list of models. Resolves with null if something responds; never rejects. */
   check(): Promise<Trouble | null>
-  /** Called when more or fewer calls may start than before. */
+  /** The target calls this when more or fewer calls may start than before. */
   changed(): void
-  /** Called with the reason when calls no longer succeed, and with null when one succeeds again. */
+  /** The target calls this with the reason when calls no longer succeed, and with null when one succeeds again. */
   reported(trouble: Trouble | null): void
 }
 
 export class TargetHealth {
-  /** The circuit breaker for all accounts. */
   readonly all: CircuitBreaker
-  /**
-   * Functions that end the pauses of isolated jobs, which may call only this target. They are called when a check was answered.
-   */
+  /** These functions end the pauses of isolated jobs, after an answered check. */
   readonly wakers = new Set<() => void>()
   readonly #accounts = new Map<string, AccountHealth>()
   readonly #clock: Clock
@@ -68,39 +63,34 @@ export class TargetHealth {
     this.all = new CircuitBreaker(clock, random, () => this.#changed())
   }
 
-  /** Stops all further checks. */
   close(): void {
     this.#isClosed = true
     this.#cancelCheck()
   }
 
-  /** The state of each account whose calls have failed. */
   get accounts(): ReadonlyMap<string, AccountHealth> {
     return this.#accounts
   }
 
-  /** Whether the account must not call the target now. */
   isOpen(account: string): boolean {
     return this.all.isOpen || this.#accounts.get(account)?.isOpen === true
   }
 
-  /** Whether the target is available to the account. */
   isCallable(account: string): boolean {
     return this.#of(account).every(({ phase }) => phase === 'available')
   }
 
-  /** How long until the account may be able to call, in milliseconds. */
   untilCheckMs(account: string): number {
     return Math.max(...this.#of(account).map(({ untilCheckMs }) => untilCheckMs))
   }
 
-  /** Since when no call of the account has succeeded, Unix time in milliseconds; null if the account can call the target. */
+  /** Returns the time since which no call of the account has succeeded (Unix time); null if the account can call the target. */
   unavailableSinceMs(account: string): number | null {
     const times = this.#of(account).flatMap(({ unavailableSinceMs }) => unavailableSinceMs ?? [])
     return times.length === 0 ? null : Math.min(...times)
   }
 
-  /** When the target last became available to the account, Unix time in milliseconds. */
+  /** Returns the time at which the target last became available to the account (Unix time). */
   availableSinceMs(account: string): number {
     return Math.max(...this.#of(account).map(({ availableSinceMs }) => availableSinceMs))
   }
@@ -109,7 +99,7 @@ export class TargetHealth {
     return this.#accounts.get(account)?.trouble ?? this.all.trouble
   }
 
-  /** Records the start of a job's call. Call `ended` once for each. */
+  /** Call `ended` once for each call. */
   began(account: string, jobId: string): void {
     this.all.began(jobId)
     this.#accounts.get(account)?.began(jobId)
@@ -134,18 +124,12 @@ export class TargetHealth {
     }
   }
 
-  /**
-   * Whether a call succeeded between the last two failures of this job, so that the job may be the cause. False if this node
-   * has not seen its previous failure.
-   */
+  /** Returns whether a call succeeded between this job's last two failures, so that the job may be the cause. */
   succeededBetweenFailuresOf(account: string, jobId: string): boolean {
     return this.#accounts.get(account)?.failures.get(jobId)?.succeededBetween ?? false
   }
 
-  /**
-   * Whether no other job of the account has failed since the last success, so that this job may be the cause. If several jobs
-   * fail, the target is more likely to be the cause.
-   */
+  /** Returns whether no other job of the account has failed since the last success, so that this job may be the cause. */
   failsAlone(account: string, jobId: string): boolean {
     for (const [other, { successes }] of this.#accounts.get(account)?.failures ?? []) {
       if (other !== jobId && successes === this.#successes) return false
@@ -158,15 +142,12 @@ export class TargetHealth {
     this.#accounts.get(account)?.failures.delete(jobId)
   }
 
-  /** How many calls of the account have succeeded since the account has had a state; 0 if it has none. */
+  /** Returns how many calls of the account have succeeded since the account has had a state; 0 if it has none. */
   successesOf(account: string): number {
     return this.#accounts.get(account)?.successes ?? 0
   }
 
-  /**
-   * Call this when all tries of a job have failed. The account must wait, unless another of its calls has succeeded since the
-   * count was `successesBefore`.
-   */
+  /** Call this when all tries of a job failed. The account waits unless it had successes after `successesBefore`. */
   giveUp(account: string, trouble: Trouble, successesBefore: number): void {
     const own = this.#accounts.get(account)
     if (own === undefined || own.successes > successesBefore || !this.isCallable(account)) return
@@ -174,17 +155,14 @@ export class TargetHealth {
     this.#considerAll(account, trouble)
   }
 
-  /** How long until the next check, in milliseconds; null if no account waits for one. */
+  /** This is null if no account waits for a check. */
   get nextCheckMs(): number | null {
     const breakers = this.all.phase === 'unavailable' ? [this.all] : [...this.#accounts.values()]
     const waiting = breakers.filter(({ phase }) => phase === 'unavailable')
     return waiting.length === 0 ? null : Math.min(...waiting.map(({ untilCheckMs }) => untilCheckMs))
   }
 
-  /**
-   * Records the result of a check.
-   * @param trouble null if something responded
-   */
+  /** If something responded, `trouble` is null. */
   checked(trouble: Trouble | null): void {
     const due = [...this.#accounts.values()].filter(
       ({ phase, untilCheckMs }) => phase === 'unavailable' && untilCheckMs === 0,
@@ -195,10 +173,7 @@ export class TargetHealth {
     if (trouble === null) for (const wake of this.wakers) wake()
   }
 
-  /**
-   * The circuit breaker to report to operators: one account waits at least, and no call has succeeded since. Null if calls of
-   * other accounts succeed.
-   */
+  /** Operators see this breaker if an account waits and no call succeeds. Successes of other accounts make it null. */
   get reported(): CircuitBreaker | null {
     if (this.all.unavailableSinceMs !== null) return this.all
     for (const own of this.#accounts.values()) {
@@ -207,7 +182,7 @@ export class TargetHealth {
     return null
   }
 
-  /** The circuit breakers that must permit a call of the account. */
+  /** These circuit breakers must all permit a call of the account. */
   #of(account: string): readonly CircuitBreaker[] {
     const own = this.#accounts.get(account)
     return own === undefined ? [this.all] : [own, this.all]
@@ -239,8 +214,8 @@ export class TargetHealth {
   }
 
   /**
-   * Decides whether the target fails for all accounts. Calls of this account failed without a success in between. If another
-   * account also waits, and no call has succeeded since its last failure, the target is the cause.
+   * Opens the breaker for all accounts if the target is unreachable, or if another account also waits and no call has succeeded
+   * since that account's last failure. Call this only if the calls of this account failed without a success in between.
    */
   #considerAll(account: string, trouble: Trouble): void {
     if (this.all.phase !== 'available') return
@@ -272,7 +247,7 @@ export class TargetHealth {
     this.#listener.changed()
   }
 
-  /** Plans one check for all breakers that wait, when the first of them is due. */
+  /** One check serves all breakers that wait. It runs when the first of them is due. */
   #planCheck(): void {
     this.#cancelCheck()
     const inMs = this.nextCheckMs
@@ -280,7 +255,6 @@ export class TargetHealth {
     this.#cancelCheck = this.#clock.after(inMs, () => void this.#check())
   }
 
-  /** Never rejects. */
   async #check(): Promise<void> {
     // Retry-After may have delayed the check since it was planned.
     if (this.nextCheckMs === 0) {

@@ -1,45 +1,40 @@
 /**
- * The rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model on
- * it. Also the permission of one call from each of them.
+ * Finds the rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model
+ * on it. Also controls what one call may send under these rates.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'
 import { failureKind } from './failure-kinds.ts'
 import type { ModelRequest, Reply, TokenCount, UpstreamError } from './model-server.ts'
 import type { Rate, Reservation } from './rate.ts'
+import { NO_TOKENS } from './read-completion.ts'
 import { boundedRetryAfterMs } from './retry-after.ts'
 
-/** The estimates before the first answer. English has more than three bytes per token, and few languages have fewer. */
+/** These estimates apply before the first answer. English has more than three bytes per token, and few languages have fewer. */
 const USUAL_OUTPUT_TOKENS = 1024
 const USUAL_TOKENS_PER_BYTE = 1 / 3
-/** The weight of the latest answer in the averages. */
 const LATEST = 0.1
 /** Estimates are this many average deviations above the average, so that few of them are too low. */
 const DEVIATIONS = 2
 
-/** The rates of a target, and what its requests use. */
 export interface TargetRates {
-  /** First the target's own rate, if it has one, then that of its upstream. */
+  /** The target's own rate, if it has one, comes before that of its upstream. */
   readonly rates: readonly [Rate, ...Rate[]]
-  /** Whether the limits that the server reports concern the first rate, because no other target uses it. */
+  /** This is true if the limits that the server reports concern the first rate, because no other target uses it. */
   readonly isAlone: boolean
   readonly sizes: RequestSizes
 }
 
-/**
- * Learns how many tokens requests use: per byte of their conversation, and in addition, for the answer and what the chat
- * template adds.
- */
+/** Learns how many tokens requests use: per byte of input, and for the answer and the chat template. */
 class RequestSizes {
   readonly #perByte = new Estimate(USUAL_TOKENS_PER_BYTE)
   readonly #more = new Estimate(USUAL_OUTPUT_TOKENS)
 
-  /** The estimated tokens of the input. The job's own count is an upper bound, and for most jobs four times too high. */
+  /** Estimates the tokens of the input. The job's own count is an upper bound, and for most jobs four times too high. */
   inputOf({ inputTokens, prompt }: ModelRequest): number {
     return Math.min(inputTokens, Math.ceil(Buffer.byteLength(prompt.messagesJson) * this.#perByte.high))
   }
 
-  /** The estimated tokens in addition to the input. */
   get more(): number {
     return Math.ceil(this.#more.high)
   }
@@ -70,16 +65,12 @@ class Estimate {
   }
 }
 
-/** Null for no limit. */
 export interface RateLimits {
   readonly requests_per_minute?: number | null | undefined
   readonly tokens_per_minute?: number | null | undefined
 }
 
-/**
- * Returns a function that finds the rates of a target (null if it has none). If several public models set limits for the same
- * target, the lowest ones apply.
- */
+/** If several public models set limits for the same target, the lowest ones apply. */
 export function targetRates(
   upstreams: ReadonlyMap<string, { readonly rate?: RateLimits }>,
   models: { readonly [name: string]: ModelSettings },
@@ -111,22 +102,21 @@ export function targetRates(
   }
 }
 
-/** After this many rejections, the rate no longer counts as the reason. */
+/** After this many rejections in a row, a 429 is handled as if the target had no rates. */
 const REJECTIONS = 3
-/** The wait after the first rejection, if the server names none; it doubles with each further rejection. */
+/** This is the wait after the first rejection, if the server names none. It doubles with each further rejection. */
 const FIRST_WAIT_MS = 1_000
 
 /**
- * What a call may send. Afterwards it corrects the rates by the server's reply. If the server rejects a request with 429 despite
- * the permission, the rate and the request wait as long as the server requires, and the target does not count as failed. After
- * REJECTIONS in a row, a 429 is handled as if the target had no rates.
+ * The permission for one call. Afterwards it corrects the rates by the server's reply. If the server rejects a request with 429
+ * despite the permission, the rate and the request wait as long as the server requires, and the target does not count as
+ * failed.
  */
 export class RatePermit {
   readonly #target: TargetRates
   readonly #reservations: readonly Reservation[]
   readonly #clock: Clock
   readonly #request: ModelRequest
-  /** How often the same request was rejected before. */
   readonly #rejections: number
   #verdict: 'rejected' | 'too large' | null = null
 
@@ -144,10 +134,7 @@ export class RatePermit {
     this.#clock = clock
   }
 
-  /**
-   * What to do with a rejected request: `rejected`: send it again later; `too large`: fail it, because it exceeds a minute's
-   * limit.
-   */
+  /** `rejected`: send the request again later. `too large`: fail the request, because it exceeds a minute's limit. */
   get verdict(): 'rejected' | 'too large' | null {
     return this.#verdict
   }
@@ -163,7 +150,7 @@ export class RatePermit {
       isAlone,
       sizes,
     } = this.#target
-    const tokens = reply.tokens ?? { input: 0, output: 0 }
+    const tokens = reply.tokens ?? NO_TOKENS
     const used = tokens.input + tokens.output
     if (used > 0) {
       sizes.learn(this.#request, tokens)

@@ -8,10 +8,10 @@ import { connect, type TLSSocket } from 'node:tls'
 import { Agent, request } from 'undici'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
 import { isObject, parseIfJson } from '../../json-object.ts'
+import { requestHeaders, trustedCertificates } from '../../upstreams/build-request.ts'
 import { connectionFault, failureKind } from '../../upstreams/failure-kinds.ts'
 import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
-import { requestHeaders, trustedCertificates } from '../../upstreams/request-head.ts'
 
 /** Time limit for the connection, for the start of a response, and for pauses in it. */
 export const PROBE_TIMEOUT_MS = 5_000

@@ -7,8 +7,8 @@ import type { Configuration } from '../../config/load.ts'
 import { OPENAI } from '../../config/merge.ts'
 import type { Environment, UpstreamSettings } from '../../config/settings.ts'
 import type { UpstreamAccess } from '../../config/upstream-access.ts'
+import { endpointUrl } from '../../upstreams/build-request.ts'
 import { type Mask, maskFor } from '../../upstreams/mask.ts'
-import { endpointUrl } from '../../upstreams/request-head.ts'
 import type { Finding } from './finding.ts'
 import {
   invalidRequest,

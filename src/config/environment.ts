@@ -1,38 +1,74 @@
 /**
- * Suggests the known name that was probably meant by an unknown one. Also reports environment variables with nearly the name of
- * one that Parley reads, because a misspelled variable would silently have no effect.
+ * Reads secrets from the files that environment variables name, and reports misspelled variables, which would silently have no
+ * effect. Also suggests the name that an unknown setting probably meant.
  */
+import { readFileSync } from 'node:fs'
 import { isObject, type JsonObject } from '../json-object.ts'
-import { SECRET_FILE_VARIABLES } from './secret-files.ts'
 import type { Environment } from './settings.ts'
 
-/** The variables that the server, the commands and the examples read. */
+const IN_FILES = ['DATABASE_URL', 'OPENAI_API_KEY', 'PARLEY_ADMIN_TOKEN'] as const
+type SecretName = (typeof IN_FILES)[number]
+
+/**
+ * Returns the environment with the values from the files. An empty variable counts as not set.
+ * @param problems gets a sentence for each value that cannot be read
+ */
+export function withSecretFiles(
+  env: Environment,
+  problems: string[],
+  names: readonly SecretName[] = IN_FILES,
+): Environment {
+  const inFiles = names.filter((name) => env[`${name}_FILE`])
+  const found = inFiles.flatMap((name) => {
+    const value = secretIn(name, env[`${name}_FILE`] ?? '', env, problems)
+    return value === null ? [] : [[name, value]]
+  })
+  return found.length === 0 ? env : { ...env, ...Object.fromEntries(found) }
+}
+
+function secretIn(name: SecretName, path: string, env: Environment, problems: string[]): string | null {
+  const variable = `${name}_FILE`
+  if (env[name]) {
+    problems.push(`${variable}: ${name} is set, too; unset one of the two`)
+    return null
+  }
+  try {
+    const value = readFileSync(path, 'utf8').replace(/[\r\n]+$/, '')
+    if (value !== '') return value
+    problems.push(`${variable}: the file ${path} is empty`)
+  } catch (error) {
+    problems.push(`${variable}: the file ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`)
+  }
+  return null
+}
+
+/** The server, the commands and the examples read these variables. */
 const READ_BY_PARLEY: readonly string[] = [
-  ...SECRET_FILE_VARIABLES,
+  ...IN_FILES.map((name) => `${name}_FILE`),
   ...['PARLEY_CONFIG', 'PARLEY_ADMIN_TOKEN', 'PARLEY_SIMULATOR', 'PARLEY_OPERATOR'],
   ...['PARLEY_URL', 'PARLEY_API_KEY', 'PARLEY_LOG', 'PARLEY_CALLBACK_SECRET', 'PARLEY_CALLBACK_URL'],
   ...['PARLEY_FROM_PASSWORD', 'PARLEY_TO_PASSWORD'],
   ...['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_MODEL', 'OPENAI_MAX_CONCURRENCY'],
 ]
 
-/** The variables that OpenAI's clients read, but Parley does not. */
+/** OpenAI's clients read these variables, so they are not misspelled. */
 const READ_BY_OPENAI_CLIENTS: readonly string[] = [
   ...['OPENAI_ADMIN_KEY', 'OPENAI_API_BASE', 'OPENAI_API_HOST', 'OPENAI_API_KEY_PATH', 'OPENAI_API_TYPE'],
   ...['OPENAI_API_VERSION', 'OPENAI_ENDPOINT', 'OPENAI_LOG', 'OPENAI_MODEL_NAME', 'OPENAI_ORGANIZATION'],
   ...['OPENAI_ORG_ID', 'OPENAI_PROJECT', 'OPENAI_PROJECT_ID', 'OPENAI_PROXY', 'OPENAI_WEBHOOK_SECRET'],
 ]
 
-/** The variables that Kubernetes and Docker add for a service whose name starts with `parley` or `openai`. */
+/** Kubernetes and Docker add these variables for a service whose name starts with `parley` or `openai`. */
 const ADDED_FOR_SERVICES =
   /^(PARLEY|OPENAI)_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$/
 
 const PREFIX = /^(?:PARLEY|OPENAI)_/
-/** A name with at most this many characters resembles too many others. */
+/** A name with at most this many characters after the prefix resembles too many others, so only one letter may differ. */
 const SHORT = 3
 
 /**
  * Returns one sentence for each misspelled variable. An empty variable counts as not set.
- * @param given the configuration file, which may contain names of further variables
+ * @param given the configuration file, which may name further variables
  */
 export function environmentNameProblems(env: Environment, given: JsonObject): string[] {
   const used = new Set([...READ_BY_PARLEY, ...READ_BY_OPENAI_CLIENTS, ...namedIn(given)])
@@ -58,7 +94,7 @@ function namedIn(value: unknown): string[] {
   )
 }
 
-/** @param mostEdits how many letters may be added, removed, replaced, or swapped with the next one */
+/** An edit adds, removes or replaces one letter, or swaps two neighbors. */
 function nearestName(name: string, known: Iterable<string>, mostEdits: number): string | null {
   let nearest: string | null = null
   let fewest = mostEdits + 1
@@ -73,10 +109,7 @@ function nearestName(name: string, known: Iterable<string>, mostEdits: number): 
   return nearest
 }
 
-/**
- * Returns a suggestion for a name in the configuration, in which up to a third of the letters may differ; an empty text if no
- * name is similar enough.
- */
+/** Returns a suggestion to append to a message; an empty text if more than a third of the letters differ. */
 export function didYouMean(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known, Math.max(1, Math.floor(name.length / 3)))
   return nearest === null ? '' : `; did you mean ${nearest}?`

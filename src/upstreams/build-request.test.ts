@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { SchemaObject } from '../job/job.ts'
+import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './build-request.ts'
 import type { AnswerForm } from './model-server.ts'
 import { upstreamError } from './read-completion.ts'
-import { requestBody, requestFormat, SCHEMA_NAME, SentOptions, withoutSchema } from './request-body.ts'
 
 const object: SchemaObject = { type: 'object', properties: { age: { type: 'integer' } } }
 const list: SchemaObject = { type: 'array', items: { type: 'string' } }
@@ -57,7 +57,7 @@ describe('the form of the answer', () => {
     [schemaForm(object, false), 'json_schema', 'json_schema', asSchema(false)],
     [schemaForm(object, true), 'json_object', 'json_object', asObject],
     [anyObject, 'json_schema', 'json_object', asObject],
-    // json_object would force an object.
+    // The mode `json_object` would force an object.
     [schemaForm(list, true), 'json_object', 'instruction', undefined],
     [schemaForm(object, true), 'none', 'instruction', undefined],
   ] as const) {
