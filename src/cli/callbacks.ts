@@ -12,7 +12,7 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/chunked-search.ts'
 import { withOperatorStore } from './database.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
+import type { DefaultOptions } from './options.ts'
 import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
 
 /** Maximum characters of a response or an error, in the list and in the view of one callback. */

@@ -7,7 +7,7 @@ import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../sto
 import type { OperatorStore } from '../store/operator-store.ts'
 import type { Restored, WriteOptions } from '../store/sqlite/backup.ts'
 import type { DatabaseSummary } from '../store/sqlite/database-summary.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
+import type { DefaultOptions } from './options.ts'
 import { CommandError, counted, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 

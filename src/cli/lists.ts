@@ -18,7 +18,7 @@ import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { withOperatorStore } from './database.ts'
-import { type DefaultOptions, USAGE_KEYS } from './operator/shared-options.ts'
+import { type DefaultOptions, USAGE_KEYS } from './options.ts'
 import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 
 /** How many records one query reads. */

@@ -1,11 +1,9 @@
 /** Declares all commands, and runs the one in the arguments. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
-import { addBatch } from './batch/options.ts'
-import { addBatches } from './batches/options.ts'
-import { addJob, addSend } from './call/options.ts'
+import { addClientCommands } from './client-commands.ts'
 import { addCompletion } from './completion.ts'
-import { addOperatorCommands } from './operator/commands.ts'
+import { addOperatorCommands } from './operator-commands.ts'
 import { CommandError, printError, printLine } from './output.ts'
 
 const HELP = `
@@ -54,10 +52,7 @@ export function declareCommands(exit: (code: number) => void): Command {
       writeErr: (text) => printError(text.trimEnd()),
     })
   program.commandsGroup('Client commands:')
-  addSend(program.command('send'), exit)
-  addJob(program.command('job'), exit)
-  addBatch(program.command('batch'), exit)
-  addBatches(program.command('batches'), exit)
+  addClientCommands(program, exit)
   program.commandsGroup('Server commands:')
   addOperatorCommands(program, exit)
   program.commandsGroup('Other commands:').helpCommand('help [command]')

@@ -15,7 +15,7 @@ import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { withOperatorStore } from './database.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
+import type { DefaultOptions } from './options.ts'
 import { CommandError, printError, printLine } from './output.ts'
 
 export interface ActionOptions extends DefaultOptions {

@@ -10,7 +10,7 @@ import {
   type Parley,
   PermissionError,
 } from '../../../client/src/index.ts'
-import { EXIT } from '../call/client-command.ts'
+import { EXIT } from '../options.ts'
 import { CommandError } from '../output.ts'
 import type { Journal } from './journal.ts'
 import { endedRow, expiredRow, invalidRow } from './row.ts'

@@ -5,9 +5,9 @@ import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Report, startReport } from '../batch/report.ts'
-import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import {
   CommandError,
   counted,

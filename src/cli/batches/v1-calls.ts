@@ -5,8 +5,8 @@ import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { isObject, type JsonObject, parseIfJson } from '../../json-object.ts'
 import { VERSION } from '../../version.ts'
-import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { apiKeyOf, connect, serverUrl } from '../call/connection.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { CommandError, printable } from '../output.ts'
 
 export interface UploadedFile {

@@ -18,9 +18,9 @@ import {
 } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { VERSION } from '../../version.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { CommandError, printError } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
-import { EXIT, type ServerOptions } from './client-command.ts'
 
 /** `PARLEY_LOG` turns on the client's log. It goes to standard error, because standard output is for answers. */
 const LOGGER: Logger = { error: printError, warn: printError, info: printError, debug: printError }

@@ -1,9 +1,9 @@
 /** `parley send`: sends one message to a server and prints the answer. */
 import type { CreatedJob, Options, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { CommandError, printError, printLine } from '../output.ts'
 import { readInput } from '../read-input.ts'
-import { EXIT, type ServerOptions } from './client-command.ts'
 import { connect, interruptible } from './connection.ts'
 import { printJob, printJson } from './job.ts'
 

@@ -1,7 +1,7 @@
 /** Creates the command of each admin action from the declaration of the action. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
-import type { AnyAction, Described } from '../../admin/action.ts'
-import { config, type DefaultOptions, examples, numberFrom } from './shared-options.ts'
+import type { AnyAction, Described } from '../admin/action.ts'
+import { config, type DefaultOptions, examples, numberFrom } from './options.ts'
 
 /**
  * @param parent the command under which the action's command is added, such as `parley keys`; the program itself for a command
@@ -21,7 +21,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
   })
   command.option('--json', 'print a JSON object').addOption(config())
   if (help !== undefined) command.addHelpText('after', help)
-  command.addHelpText('after', examples(...action.command.examples))
+  command.addHelpText(...examples(...action.command.examples))
   command.action(async () => {
     const given = command.opts<DefaultOptions & Readonly<Record<string, unknown>>>()
     const values = [
@@ -29,7 +29,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
       ...added.map(([field, attribute]) => [field, given[attribute]] as const),
     ]
     const input = Object.fromEntries(values.filter(([, value]) => value !== undefined))
-    await (await import('../run-action.ts')).runAction(action, input, given)
+    await (await import('./run-action.ts')).runAction(action, input, given)
   })
 }
 
