@@ -1,5 +1,12 @@
 /** Formats numbers, durations, times and JSON for the dashboard. */
 
+// With a POSIX locale, a browser may report a language that `Intl` rejects, such as `en-US@posix`. uPlot would then fail to load.
+try {
+  new Intl.NumberFormat(navigator.language)
+} catch {
+  Object.defineProperty(navigator, 'language', { value: 'en', configurable: true })
+}
+
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const short = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 })
 const full = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })

@@ -4,11 +4,9 @@
  */
 import { html, render } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { AccountPage } from './accounts/account-page.ts'
-import { AccountsPage } from './accounts/accounts-page.ts'
+import { AccountPage, AccountsPage } from './accounts/accounts-page.ts'
 import { AuditPage } from './audit/audit-page.ts'
-import { BatchPage } from './batches/batch-page.ts'
-import { BatchesPage } from './batches/batches-page.ts'
+import { BatchesPage, BatchPage } from './batches/batches-page.ts'
 import { CallbackPage, CallbacksPage } from './callbacks/callbacks-page.ts'
 import { JobPage } from './jobs/job-page.ts'
 import { JobsPage } from './jobs/jobs-page.ts'

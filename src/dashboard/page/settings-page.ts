@@ -1,7 +1,7 @@
 /** The page of the effective settings. They can only be changed in the configuration file and the environment. */
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
-import { CopyButton } from './parts/copy-button.ts'
+import { CopyButton } from './parts/copy-and-save.ts'
 import { Facts, PageTitle, Panel } from './parts/sections.ts'
 import { StateOf, useResource } from './resource.ts'
 

@@ -9,7 +9,7 @@ import {
   type CallbackSummary,
 } from '../contract.ts'
 import { dateAndTime, duration, pretty, shortId } from '../format.ts'
-import { CodeBlock, CopyButton } from '../parts/copy-button.ts'
+import { CodeBlock, CopyButton } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, useAction } from '../parts/dialog.ts'
 import { Icon } from '../parts/icon.ts'
 import { Badge, Time } from '../parts/labels.ts'

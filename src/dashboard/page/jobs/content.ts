@@ -14,7 +14,7 @@ import type {
   Receipt as ReceiptData,
 } from '../contract.ts'
 import { contentText, duration } from '../format.ts'
-import { CodeBlock } from '../parts/copy-button.ts'
+import { CodeBlock } from '../parts/copy-and-save.ts'
 import { Badge } from '../parts/labels.ts'
 import { Facts, Panel } from '../parts/sections.ts'
 import { apiError } from '../resource.ts'

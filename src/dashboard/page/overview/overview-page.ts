@@ -1,7 +1,7 @@
 /** The start page: the state of the server and of the model servers, now and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import { reasonText } from '../accounts/account-page.ts'
+import { reasonText } from '../accounts/accounts-page.ts'
 import type { HeldBack as HeldBackAccount, MetricSample, Overview, Upstream } from '../contract.ts'
 import { count, duration, figure, timeOfDay } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'

@@ -2,8 +2,7 @@
  * A chart over time, which uPlot draws on a canvas. The legend shows the values as text. A table shows the same values, for
  * people who cannot see the canvas.
  */
-// It must be loaded before uPlot.
-import './browser-language.ts'
+// `format.ts` corrects the browser's language, so browsers must run it before uPlot.
 
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'

@@ -1,4 +1,4 @@
-/** A button that copies a text to the clipboard and announces it, and preformatted text with such a button. */
+/** Takes data out of the page: a button that copies a text, preformatted text with a copy button, and saving as a file. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
 import { Icon } from './icon.ts'
@@ -62,4 +62,15 @@ export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
     <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>
     ${copy && html`<${CopyButton} text=${text} what=${what} small />`}
   </div>`
+}
+
+/** Saves data of this page as a file. */
+export function saveAs(content: Blob, name: string): void {
+  const url = URL.createObjectURL(content)
+  const link = document.createElement('a')
+  link.href = url
+  link.download = name
+  link.click()
+  // The download has started when `click` returns, so the URL is no longer needed.
+  URL.revokeObjectURL(url)
 }
