@@ -1,4 +1,4 @@
-/** Declares the commands that call a server over HTTP. Each is implemented in a file that is loaded only when the command runs. */
+/** Declares the commands that call a server over HTTP. The code of a command is loaded only when the command runs. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../job/field-rules.ts'
 import { PRIORITIES } from '../job/priority.ts'

@@ -1,4 +1,7 @@
-/** `parley copy`: copies everything that has not expired from one database to another one, which must be empty. */
+/**
+ * `parley copy` copies everything that has not expired from one database to another one, which must be empty. Passwords come
+ * from a file or the environment, because other users of the machine can see the arguments of commands.
+ */
 
 import { readFileSync } from 'node:fs'
 import { databaseProblems } from '../config/allowed-values.ts'
@@ -48,15 +51,13 @@ function addressOf(source: PasswordSource, address: string): string {
 }
 
 export interface PasswordSource {
-  /** The option that names the database, for messages. */
   readonly option: '--from' | '--to'
-  /** The environment variable that may contain the password. */
   readonly variable: string
-  /** The file with the password. It takes precedence over the variable. */
+  /** The file takes precedence over the variable. */
   readonly file: string | undefined
 }
 
-/** Returns the URL with the password; unchanged if no password is given. */
+/** Returns the address unchanged if no password is given. */
 export function withPassword(
   address: string,
   { option, variable, file }: PasswordSource,

@@ -1,7 +1,4 @@
-/**
- * Declares the commands that run a server or use its database. Each is implemented in a file that is loaded only when the
- * command runs.
- */
+/** Declares the commands that run a server or use its database. The code of a command is loaded only when the command runs. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { accountActions } from '../admin/actions/accounts.ts'
 import { callbackActions } from '../admin/actions/callbacks.ts'
@@ -32,7 +29,7 @@ import type { ServeOptions } from './serve.ts'
 
 const DEFAULT_PORT = 9000
 const MAX_PORT = 65_535
-/** The longest Retry-After that Parley respects. */
+/** The server waits no longer than this before a retry, whatever Retry-After requests. */
 const MAX_RETRY_AFTER_S = 86_400
 const MAX_FAILURES = 1_000_000
 

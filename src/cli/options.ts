@@ -1,8 +1,7 @@
-/** The options, exit codes and help texts that several commands share. */
+/** Defines the options, exit codes and help texts that several commands share. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { isMonth } from '../job/month.ts'
 
-/** How many rows one command lists at most. */
 export const MAX_ROWS = 10_000
 
 export interface DefaultOptions {
@@ -14,7 +13,7 @@ export function config(): Option {
   return new Option('--config <file>', 'configuration file (default: ./parley.config.json if it exists)')
 }
 
-/** Returns the arguments of `addHelpText` that print these examples. */
+/** Returns the arguments of commander's `addHelpText`. */
 export function examples(...lines: readonly string[]): ['after', string] {
   const title = lines.length === 1 ? 'Example' : 'Examples'
   return ['after', `\n${title}:\n${lines.map((line) => `  ${line}`).join('\n')}`]
@@ -25,10 +24,9 @@ export function monthOption(text: string): string {
   return text
 }
 
-/** The keys by which `parley usage --by` can sum. */
 export const USAGE_KEYS = ['month', 'account', 'model'] as const
 
-/** Parses a list of keys separated by commas. Each is one of `USAGE_KEYS`, or `metadata.KEY`. */
+/** Each key is one of `USAGE_KEYS`, or `metadata.KEY`. */
 export function usageKeysOption(text: string): string[] {
   return text.split(',').map((part) => {
     const key = part.trim()
@@ -37,7 +35,6 @@ export function usageKeysOption(text: string): string[] {
   })
 }
 
-/** Returns a parser for a whole number in a range. */
 export function numberFrom(least: number, most: number): (text: string) => number {
   return (text) => {
     const number = Number(text)
@@ -59,7 +56,6 @@ export const EXIT = {
   rejected: 3,
   /** The server is unreachable or unavailable, or the response is not from a Parley server. */
   unreachable: 4,
-  /** The job has not finished yet. */
   open: 5,
   interrupted: 130,
   terminated: 143,

@@ -1,18 +1,18 @@
 /**
- * Prints lines and tables of commands on standard output, and errors on standard error. Also has the error class that ends a
- * command. The server's log is separate.
+ * Prints lines and tables of commands on standard output, and errors on standard error. Also defines the error that ends a
+ * command.
  */
 export function printLine(text: string): void {
   printText(`${text}\n`)
 }
 
-/** Prints text that already ends with a line end. */
+/** The text must end with a line end. */
 export function printText(text: string): void {
   endIfOutputFails()
   process.stdout.write(text)
 }
 
-/** Prints bytes as they arrive. Resolves when all are written. */
+/** Resolves when all bytes are written. */
 export async function printBytes(chunks: AsyncIterable<Uint8Array>): Promise<void> {
   endIfOutputFails()
   for await (const chunk of chunks) await new Promise((resolve) => process.stdout.write(chunk, resolve))
@@ -26,17 +26,14 @@ function endIfOutputFails(): void {
   if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', endWithoutOutput)
 }
 
-/**
- * Ends the process because standard output cannot be written. If its reader has exited, as in `parley … | head`, this is not an
- * error.
- */
+/** Called when standard output cannot be written. If its reader has exited, as in `parley … | head`, this is not an error. */
 function endWithoutOutput(error: NodeJS.ErrnoException): void {
   if (error.code === 'EPIPE') process.exit()
   printError(`Cannot write to standard output: ${error.message}.`)
   process.exit(1)
 }
 
-/** Formats rows as a table with aligned columns. The first row is the header. */
+/** The first row is the header. */
 export function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   return rows
@@ -54,7 +51,7 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`
 }
 
-/** Formats a time in UTC, to the second. */
+/** The time is in UTC. */
 export function timeOf(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`
 }
@@ -75,10 +72,10 @@ function escaped(character: string): string {
   return `\\u{${character.codePointAt(0)?.toString(16)}}`
 }
 
-/** An error that the user can fix. Its message is printed without a stack trace. */
+/** The user can fix this error, so its message is printed without a stack trace. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
-  /** The exit code of the process; see docs/command-line.md. */
+  /** The exit code of the process, as listed in docs/command-line.md. */
   readonly exitCode: number
 
   constructor(message: string, exitCode = 1) {

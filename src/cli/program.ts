@@ -1,4 +1,4 @@
-/** Declares all commands, and runs the one in the arguments. */
+/** Declares all commands, and runs the command that the arguments name. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addClientCommands } from './client-commands.ts'
@@ -10,7 +10,7 @@ const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run
 \`parley send Hello\`. For examples, run \`parley COMMAND --help\`.`
 
-/** Runs a command and resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
+/** Resolves with the exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
   const program = declareCommands((code) => {
@@ -27,10 +27,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   return exitCode
 }
 
-/**
- * Returns an expected error, and rethrows a bug. The classes are imported only here, because most commands do not need their
- * modules.
- */
+/** Rethrows a bug. The error classes are imported only here, because most commands do not need their modules. */
 async function expectedError(error: unknown): Promise<Error> {
   if (error instanceof CommandError) return error
   const { ConfigurationError } = await import('../config/file.ts')

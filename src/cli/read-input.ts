@@ -6,7 +6,7 @@ import { CommandError } from './output.ts'
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf])
 
-/** Reads a whole file, or standard input for `-`. Returns valid UTF-8 without a byte order mark. */
+/** Reads standard input for `-`. Returns valid UTF-8 without a byte order mark. */
 export async function readInput(file: string): Promise<Buffer> {
   const bytes = await readBytes(file)
   const about = file === '-' ? 'Standard input' : file

@@ -1,4 +1,4 @@
-/** The lines of results of `parley batch`: each has the outcome of one input line. */
+/** Defines the lines of results that `parley batch` writes, one for each input line. */
 import type { EndedJob, JobError } from '../../../client/src/index.ts'
 
 /** `invalid`: the line was not sent, or the server rejected it. `expired`: the server has deleted the job. */
@@ -43,6 +43,5 @@ function identify({ number, customId }: InputLine): { readonly line: number; rea
   return { line: number, ...(customId !== undefined && { custom_id: customId }) }
 }
 
-/** The formats of results: Parley's own, and that of OpenAI's output files. */
 export const FORMATS = ['parley', 'openai'] as const
 export type Format = (typeof FORMATS)[number]

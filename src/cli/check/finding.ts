@@ -3,14 +3,12 @@ import { printable, printLine } from '../output.ts'
 
 export interface Finding {
   readonly ok: boolean
-  /** True if the subject works but could be better, or if it could not be verified. */
+  /** True if the subject works but could be better, or could not be verified. */
   readonly warns?: boolean
   /** The subject: `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
   readonly about: string
-  /** Which property of an upstream or target was checked. */
   readonly check?: 'reachable' | 'key' | 'model' | 'answer' | 'roles' | 'json' | 'concurrency'
   readonly says: string
-  /** How the operator can fix the problem. */
   readonly fix?: string
 }
 
