@@ -92,7 +92,6 @@ function Page({ place: { parts } }: { readonly place: Place }) {
     <${Empty} title="Page not found"><p><a href=${HOME}>Overview</a></p><//>`
 }
 
-/** The button that switches between light and dark colours. */
 function ThemeSwitch() {
   const [dark, setDark] = useState(isDark())
   useEffect(() => onThemeChange(() => setDark(isDark())), [])
@@ -102,7 +101,6 @@ function ThemeSwitch() {
   </button>`
 }
 
-/** What the page shows for each state of the connection. */
 const WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
   live: 'Live',

@@ -62,7 +62,6 @@ export function SignIn() {
   </main>`
 }
 
-/** Shows the operator's name for the audit log, and opens a dialog to change it. */
 export function Operator() {
   const [name, setName] = useState(operatorName())
   const [asking, setAsking] = useState(false)

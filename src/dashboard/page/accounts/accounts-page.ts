@@ -54,7 +54,7 @@ export function AccountsPage() {
 }
 
 /**
- * The list only has the most frequent actions: setting the tier, and showing the signing secret. The page of an account has all
+ * The list has only the most frequent actions: setting the tier, and showing the signing secret. The page of an account has all
  * of them.
  */
 const columnsWith = (onChange: () => void): Columns<Account> => [
@@ -199,7 +199,6 @@ interface WebhookButtonProps {
   readonly onChange: () => void
 }
 
-/** A button that sets the URL for an account's events. */
 function WebhookButton({ account, onChange }: WebhookButtonProps) {
   const [isShown, setIsShown] = useState(false)
   return html`<button type="button" class="button" onClick=${() => setIsShown(true)}>Change webhook…</button>
@@ -249,8 +248,8 @@ const REASONS: Readonly<Record<HeldBack['reason'], string>> = {
 }
 
 /**
- * Returns why the node that served the page delays the jobs of an account. Other nodes decide for themselves, and their own
- * pages show it.
+ * The reason applies only to the node that served the page. Other nodes decide for themselves whether they delay the account's
+ * jobs.
  */
 export function reasonText({ reason }: HeldBack): string {
   return REASONS[reason]

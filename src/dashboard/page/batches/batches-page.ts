@@ -67,7 +67,6 @@ function nameOf({ batch_id, account, lines }: BatchSummary) {
     <span class="narrow-only muted breaks">${account} · ${exact(lines.completed + lines.failed)} of ${exact(lines.total)}</span>`
 }
 
-/** A bar that shows how many lines of a batch have ended. */
 function Progress({ batch: { lines, batch_id } }: { readonly batch: BatchSummary }) {
   const ended = lines.completed + lines.failed
   const part = lines.total === 0 ? 0 : Math.floor((100 * ended) / lines.total)
@@ -197,7 +196,7 @@ interface ResultFileProps {
   readonly file: BatchFile
 }
 
-/** A button that downloads a result file. The page requests the file with the admin token, and the browser then saves it. */
+/** The page requests the file with the admin token, and the browser then saves it. A plain link could not send the token. */
 function ResultFile({ batchId, which, file }: ResultFileProps) {
   const work = async () => {
     saveAs(await download(`/batches/${batchId}/${which}`), file.filename)

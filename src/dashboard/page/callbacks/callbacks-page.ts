@@ -112,7 +112,6 @@ export function CallbackPage({ id }: { readonly id: string }) {
     }`
 }
 
-/** A callback with all its delivery attempts. */
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   const { url, header_names, callback_payload, event, next_attempt_at, ended_at, log } = callback
   const facts = [
@@ -165,7 +164,7 @@ export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
 }
 
 interface ReplayAllButtonProps {
-  /** The account whose failed callbacks are replayed; empty for all accounts. */
+  /** Only failed callbacks of this account are replayed. An empty text means all accounts. */
   readonly account: string
   readonly onReplayed: () => void
 }

@@ -1,6 +1,6 @@
 /**
- * The conversation, the answer and the receipt of a job. They are loaded only on request, because each read is in the audit
- * log.
+ * The conversation, the answer and the receipt of a job. The audit log records each read of them, so they are loaded only on
+ * request.
  */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
@@ -148,7 +148,7 @@ function optionsText(options: NonNullable<JobContent['options']>): string {
     .join(', ')
 }
 
-/** Describes the calls of a job: once if all have the same description, otherwise for each target. */
+/** Returns one description if all calls have the same, and otherwise a description for each target. */
 function describeCalls(
   calls: readonly ReceiptCall[],
   describe: (call: ReceiptCall) => string | undefined,

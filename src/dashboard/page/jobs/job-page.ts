@@ -32,7 +32,6 @@ export function JobPage({ id }: { readonly id: string }) {
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
 }
 
-/** The buttons for a job: an unfinished one can be cancelled, a finished one can be rerun or deleted. */
 function Actions({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
   return job.settled_at === null
     ? html`<${CancelJob} job=${job} onChange=${onChange} />`
@@ -118,7 +117,6 @@ function jobLink(id: string) {
   return html`<a class="mono" href=${address(['jobs', id])}>${id}</a> `
 }
 
-/** The events of a job in order, each with the time since the previous one. */
 function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }) {
   return html`<ol class="timeline">
     ${entries.map(
@@ -146,8 +144,8 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
 }
 
 /**
- * Returns the CSS class for an event. It depends on the text of its detail, such as `failed: model_error` or `attempt 2: 503,
- * 12 ms`.
+ * The server describes events in text, such as `failed: model_error` or `attempt 2: 503, 12 ms`, so the text determines the CSS
+ * class.
  */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''

@@ -1,11 +1,11 @@
-/** Takes data out of the page: a button that copies a text, preformatted text with a copy button, and saving as a file. */
+/** Takes data out of the page: a button that copies a text, preformatted text with such a button, and saving as a file. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
 import { Icon } from './icon.ts'
 
 export interface CopyButtonProps {
   readonly text: string
-  /** What the text is, for the label of the button, such as `the key`. */
+  /** The button's label names the text with these words, such as `the key`. */
   readonly what: string
   readonly small?: boolean
 }
@@ -24,7 +24,7 @@ export function CopyButton({ text, what, small = false }: CopyButtonProps) {
   </button>`
 }
 
-/** The clipboard API only works on HTTPS and localhost. Elsewhere, the older `execCommand` is used. */
+/** The clipboard API works only on HTTPS and localhost. Elsewhere, the older `execCommand` is used. */
 async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text)
@@ -51,12 +51,12 @@ function copyBySelection(text: string): boolean {
 
 interface CodeBlockProps {
   readonly text: string
-  /** What the text is, for screen readers and the copy button, such as `the answer`. */
+  /** Screen readers and the copy button name the text with these words, such as `the answer`. */
   readonly what: string
   readonly copy?: boolean
 }
 
-/** Preformatted text with a copy button. It can be scrolled with the keyboard. */
+/** The text can be focused, so that it can be scrolled with the keyboard. */
 export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
   return html`<div class="code-block">
     <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>
@@ -64,7 +64,6 @@ export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
   </div>`
 }
 
-/** Saves data of this page as a file. */
 export function saveAs(content: Blob, name: string): void {
   const url = URL.createObjectURL(content)
   const link = document.createElement('a')

@@ -31,7 +31,6 @@ export function Icon({ name }: { readonly name: IconName }) {
   </svg>`
 }
 
-/** The logo and the name of the program. */
 export function Logo() {
   return html`<span class="logo">
     <svg viewBox="0 0 20 20" aria-hidden="true" focusable="false">

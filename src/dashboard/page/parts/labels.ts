@@ -26,14 +26,14 @@ const TONES: Readonly<Record<string, string>> = {
   pending: 'quiet',
 }
 
-/** A state. It can be understood without its colour. */
+/** The word must be enough to understand the state, because some people cannot see the colour. */
 export function Badge({ state, word = state }: { readonly state: string; readonly word?: string }) {
   return html`<span class=${`badge ${TONES[state] ?? 'quiet'}`}>${word}</span>`
 }
 
 const EVERY_MS = 10_000
 
-/** A time relative to now, such as `3 min ago`. It updates itself, and its tooltip has the exact time. */
+/** Shows a time relative to now, such as `3 min ago`, and updates itself. The tooltip has the exact time. */
 export function Time({ at }: { readonly at: number | null }) {
   const [, setTicks] = useState(0)
   useEffect(() => {

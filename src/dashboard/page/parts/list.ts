@@ -20,12 +20,12 @@ type Filters = Readonly<Record<string, string>>
 
 export interface List<T> extends Resource<T> {
   readonly isFirst: boolean
-  /** The buttons for paging; null while the list is being loaded. */
+  /** Null while the list is being loaded. */
   readonly pages: unknown
 }
 
 /**
- * Loads a list whose filters and position are part of the URL.
+ * The URL of the page contains the filters and the position.
  * @param name the name of the list's page and of its route in the admin API
  * @param queryOf returns the query of each request; if absent, the query has all filters that are not empty
  */
@@ -62,7 +62,7 @@ interface PagesOfProps {
   readonly olderLabel?: string
 }
 
-/** The buttons for paging. Their default labels are for lists with the newest entry first. */
+/** The default labels are for lists with the newest entry first. */
 export function PagesOf(props: PagesOfProps) {
   const { isFirst, more, onNewest, onOlder, newestLabel = 'Newest', olderLabel = 'Older' } = props
   if (isFirst && !more) return null
@@ -81,8 +81,7 @@ interface AccountSearchProps {
 
 export function AccountSearch({ label, account, onSearch, class: classes }: AccountSearchProps) {
   const [typed, setTyped] = useState(account)
-  // The back button restores earlier filters. In a layout effect, the field changes before the next key press, so no input is
-  // lost.
+  // The back button restores earlier filters. A layout effect changes the field before the next key press, so no input is lost.
   useLayoutEffect(() => setTyped(account), [account])
   const onSubmit = (event: Event) => {
     event.preventDefault()

@@ -2,7 +2,7 @@
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 
-/** The columns of a table. The CSS classes, such as `number wide`, apply to the heading and the cells. */
+/** The CSS classes, such as `number wide`, apply to the heading and the cells. */
 export type Columns<Row> = readonly (readonly [
   heading: ComponentChildren,
   cell: (row: Row) => ComponentChildren,
@@ -10,11 +10,11 @@ export type Columns<Row> = readonly (readonly [
 ])[]
 
 interface TableProps<Row> {
-  /** The description of the table for screen readers. */
+  /** Only screen readers show the caption. */
   readonly caption: string
   readonly columns: Columns<Row>
   readonly rows: readonly Row[]
-  /** Returns a key that identifies a row even if rows move. If absent, rows must not move. */
+  /** The key must identify a row even if rows move. Without keys, rows must not move. */
   readonly keyOf?: (row: Row) => string | number
   /** The index of the column that contains the names of the rows. */
   readonly names?: number
@@ -35,7 +35,6 @@ export function Table<Row>({ caption, columns, rows, keyOf, names = 0, class: cl
   </table>`
 }
 
-/** The heading of a column of buttons. */
 export const ACTIONS = html`<span class="visually-hidden">Actions</span>`
 
 export const NOTHING = html`<span class="muted">–</span>`

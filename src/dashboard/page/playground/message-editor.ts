@@ -1,4 +1,4 @@
-/** Edits the messages of a conversation (add, remove, move, change roles and texts) and the fields of a batch. */
+/** Edits the messages of a conversation and the fields of a batch. */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { ROLES, type Role } from '../contract.ts'
@@ -64,8 +64,7 @@ interface RowProps {
 }
 
 /**
- * A message. Its buttons for moving use `aria-disabled`, because a button that becomes `disabled` when it is pressed would lose
- * the focus.
+ * The buttons for moving use `aria-disabled`, because a button that becomes `disabled` when it is pressed would lose the focus.
  */
 function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRemove }: RowProps) {
   const field = useId()
@@ -93,11 +92,9 @@ function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRe
 interface BatchFieldsProps {
   readonly draft: Draft
   readonly onChange: (change: Partial<Draft>) => void
-  /** How many jobs the tier allows in one batch. */
   readonly most: number
 }
 
-/** The fields of a batch: the number of copies, the variants, and the callback URL. */
 export function BatchFields({ draft, onChange, most }: BatchFieldsProps) {
   const id = useId()
   const lines = variantsOf(draft)

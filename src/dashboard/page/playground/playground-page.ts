@@ -26,7 +26,7 @@ import { BatchFields, MessageEditor } from './message-editor.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { cancelOpen, isOpen, type WatchedJob, type Watching, watchBatch, watchSingle } from './watch.ts'
 
-/** The maximum number of jobs in a batch, until the limits of the key are known. */
+/** Applies until the limits of the key are known. */
 const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
@@ -130,13 +130,12 @@ function Editor({ draft, models, onChange, caller, onSend, isRunning }: EditorPr
   </form>`
 }
 
-/** Returns the names of the configured models; an empty list until they are loaded. */
+/** Returns an empty list until the models are loaded. */
 function useConfiguredModels(): readonly string[] {
   const settings = useResource<EffectiveSettings>('/settings')
   return Object.keys((settings.data?.settings.models as object | undefined) ?? {})
 }
 
-/** Returns the configured models as options. Models that the key cannot use are marked. */
 function modelsOf(
   configured: readonly string[],
   { me }: PlaygroundCaller,
@@ -181,7 +180,7 @@ function Examples({
     const select = event.target as HTMLSelectElement
     const example = shown.find(({ name }) => name === select.value)
     if (example) onChange(draftOf(example, draft.model))
-    // Resets the select element, so that the same example can be chosen again.
+    // The select element is reset, so that the same example can be chosen again.
     select.value = ''
   }
   return html`<select aria-label="Fill in an example" onChange=${choose}>
@@ -202,7 +201,10 @@ interface SchemaEditorProps {
   readonly onChange: (schema: string) => void
 }
 
-/** After this pause in typing, screen readers announce the result of the check. It would be too frequent after each key. */
+/**
+ * Screen readers announce the result of the check after this pause in typing. An announcement after each key would be too
+ * frequent.
+ */
 const TYPING_PAUSE_MS = 500
 
 function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
@@ -226,7 +228,6 @@ function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
   </div>`
 }
 
-/** The request as code, with one tab for each language. */
 function CodePanel({ draft }: { readonly draft: Draft }) {
   const id = useId()
   const [language, setLanguage] = useState<Language>('curl')
