@@ -1,6 +1,6 @@
 /**
- * The objects of the HTTP API. Their fields have the same names as in its documentation. The type parameter `T` is the type of
- * `response_content`.
+ * Defines the objects of the HTTP API. Their fields have the same names as in its documentation. The type parameter `T` is the
+ * type of `response_content`.
  */
 import type { StandardSchemaV1 } from './standard-schema.ts'
 
@@ -12,7 +12,7 @@ export interface Message {
   readonly content: string
 }
 
-/** The default models, some of which a server may lack. A server can have other models. */
+/** The default models. A server may lack some of them, and may have other models. */
 export type Model = 'gpt-auto' | 'gpt-5' | 'gpt-5.2' | 'gpt-5-mini' | (string & {})
 
 /** The answer is a string. */
@@ -42,13 +42,13 @@ export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrar
 
 export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
 
-/** How the model writes its answer. */
+/** Options of the model, which determine how it writes its answer. */
 export interface Options {
-  /** 0 to 2. With 0, answers vary least; above 1, they vary more than usual. */
+  /** 0 to 2. With 0, answers vary least. Above 1, they vary more than usual. */
   readonly temperature?: number
   /** Above 0, at most 1. */
   readonly top_p?: number
-  /** Maximum tokens of the answer. Text is truncated at this length; truncated JSON makes the job fail. */
+  /** Maximum tokens of the answer. Text is truncated at this length. Truncated JSON makes the job fail. */
   readonly max_tokens?: number
   /** Up to 4 texts. The answer ends before the first of them. */
   readonly stop?: string | readonly string[]
@@ -69,7 +69,7 @@ export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly options?: Options
   /** Up to 16 keys of at most 64 characters, with values of at most 512 characters. Models do not see metadata. */
   readonly metadata?: Readonly<Record<string, string>>
-  /** Jobs of a higher priority start first; `normal` if absent. The tier determines which values are allowed. */
+  /** Jobs of a higher priority start first. If absent, `normal` applies. The tier determines which values are allowed. */
   readonly priority?: 'high' | 'normal' | 'low'
   /**
    * Seconds from the creation of the job to its deadline: 1 to 2592000. If the job has not finished by then, it fails with
@@ -102,23 +102,23 @@ export interface CallbackRequest {
   readonly include?: readonly Include[]
 }
 
-/** What a job used; null until the job has finished. */
+/** What a job used. Null until the job has finished. */
 export interface JobUsage {
-  /** The model that answered, as its server names it; null if no model answered, or for a cached response. */
+  /** The model that answered, as its server names it. Null if no model answered, or for a cached response. */
   readonly model: string | null
   /** Input tokens of all calls, as counted by the model server. */
   readonly input_tokens: number
   /** The part of the input tokens that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
-  /** The cost of the calls, in millionths of the currency; absent if the model has no price. */
+  /** The cost of the calls, in millionths of the currency. Absent if the model has no price. */
   readonly cost?: number
   /** The number of calls to model servers, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
   /** Whether the model had to correct an answer that was in the wrong format. */
   readonly repaired: boolean
-  /** `length` if the answer was truncated at a length limit; null if there is no answer. */
+  /** `length` if the answer was truncated at a length limit. Null if there is no answer. */
   readonly finish_reason: 'stop' | 'length' | null
 }
 
@@ -137,7 +137,7 @@ interface JobBase {
 
 export interface OpenJob extends JobBase {
   readonly status: 'pending' | 'assigned'
-  /** Present if `include` contains `usage` and the job is queued until the monthly budget of its account has room for it. */
+  /** The job is queued until the monthly budget of its account has room for it. Present only if `include` contains `usage`. */
   readonly waiting_for?: 'budget'
   readonly result: null
   readonly error: null
@@ -170,7 +170,7 @@ export interface JobError {
   readonly code: FailureCode
   /** A sentence for users. */
   readonly message: string
-  /** The HTTP status of the model server's response; absent without a response. */
+  /** The HTTP status of the model server's response. Absent without a response. */
   readonly upstream_status?: number
   readonly upstream_message?: string
   /** Only for `cancelled`: who cancelled the job. Absent if a server of an earlier version did. */
@@ -187,7 +187,7 @@ export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 /** A job as `retrieve` returns it. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
 
-/** The state of a job's callback. `owed` means that it is not delivered yet. */
+/** The state of a job's callback. `owed` means that the callback is not delivered yet. */
 export type CallbackState = 'owed' | 'delivered' | 'failed'
 
 interface SummaryBase extends JobBase {
@@ -221,7 +221,7 @@ export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
 /** A page of the account's jobs, newest first. */
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** The `after` for the next page; null on the last page. A page can be short or empty although more pages follow. */
+  /** The `after` for the next page. Null on the last page. A page can be short or empty although more pages follow. */
   readonly next: string | null
 }
 
@@ -230,7 +230,7 @@ export interface DeletedJob {
   readonly deleted: true
 }
 
-/** The job did not finish within its `timeout`. It continues on the server; `wait(job_id)` waits until it has finished. */
+/** The job did not finish within its `timeout`. It continues on the server, and `wait(job_id)` waits until it has finished. */
 export interface TimedOutJob {
   readonly status: 'timeout'
   readonly job_id: string
@@ -261,7 +261,7 @@ export interface Usage {
   readonly calls: number
   readonly input_tokens: number
   readonly output_tokens: number
-  /** The cost of the calls, in millionths of the currency; absent if the models have no price. */
+  /** The cost of the calls, in millionths of the currency. Absent if the models have no price. */
   readonly cost?: number
 }
 
@@ -275,25 +275,25 @@ export interface Me {
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
-    /** How many jobs the account may create per minute; null for no limit. Absent from servers up to version 0.3. */
+    /** How many jobs the account may create per minute. Null means no limit. Absent from servers up to version 0.3. */
     readonly creates_per_minute?: number | null
     readonly max_input_tokens: number
-    /** Maximum tokens of an answer; null for no limit. Absent from servers up to version 0.3. */
+    /** Maximum tokens of an answer. Null means no limit. Absent from servers up to version 0.3. */
     readonly max_output_tokens?: number | null
     /** The values of `priority` that the tier may use. Absent from servers up to version 0.3. */
     readonly priorities?: readonly string[]
-    /** Maximum jobs of the account per calendar month (UTC), including unfinished ones; null for no limit. */
+    /** Maximum jobs of the account per calendar month (UTC), including unfinished ones. Null means no limit. */
     readonly max_monthly_jobs: number | null
-    /** Maximum tokens per calendar month, input and output together; null for no limit. */
+    /** Maximum tokens per calendar month, input and output together. Null means no limit. */
     readonly max_monthly_tokens: number | null
-    /** Maximum cost per calendar month, in the `currency`; null for no limit, absent without a currency. */
+    /** Maximum cost per calendar month, in the `currency`. Null means no limit. Absent without a currency. */
     readonly max_monthly_cost?: number | null
     /**
-     * How many jobs of the account may be queued or running at the same time; null for no limit. Absent from servers up to
+     * How many jobs of the account may be queued or running at the same time. Null means no limit. Absent from servers up to
      * version 0.2.
      */
     readonly max_open_jobs?: number | null
-    /** How many bytes the account may store; null for no limit. Absent from servers up to version 0.2. */
+    /** How many bytes the account may store. Null means no limit. Absent from servers up to version 0.2. */
     readonly max_stored_bytes?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
@@ -306,15 +306,15 @@ export interface Me {
   readonly open_jobs?: number
   /** How many bytes the account stores. Absent from servers up to version 0.2. */
   readonly stored_bytes?: number
-  /** The currency of costs; absent if none is configured. */
+  /** The currency of costs. Absent if none is configured. */
   readonly currency?: string
-  /** How much the unfinished jobs may cost at most, in millionths of the currency. */
+  /** The unfinished jobs may cost at most this much, in millionths of the currency. */
   readonly reserved_cost?: number
   /** How many seconds a finished job can be read. */
   readonly retention_seconds: number
   /** How many seconds an idempotency key is remembered. Absent from servers up to version 0.4. */
   readonly idempotency_seconds?: number
-  /** Whether the account is suspended: it can read its jobs, but cannot create jobs. */
+  /** A suspended account can read its jobs, but cannot create jobs. */
   readonly suspended: boolean
   /** The usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
   readonly usage: Usage & {

@@ -1,4 +1,4 @@
-/** The client class and its configuration. */
+/** Defines the client and its configuration. */
 
 import { ApiPromise } from './api-promise.ts'
 import { type Clock, systemClock } from './clock.ts'
@@ -19,9 +19,9 @@ export interface ParleyOptions {
   readonly baseUrl?: string | undefined
   /** The API key. If absent, the environment variable `PARLEY_API_KEY` is used. */
   readonly apiKey?: string | undefined
-  /** How often a call is retried after temporary failures; 4 if absent. */
+  /** How often a call is retried after temporary failures. If absent, 4 times. */
   readonly maxRetries?: number | undefined
-  /** The timeout of each try in seconds; 30 if absent. For a single create, the job's `timeout` is added. */
+  /** The timeout of each try in seconds, 30 if absent. For `create` and `createAndWait`, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
   /** Headers of each request, for example for a proxy in front of the server. */
   readonly headers?: HeaderOptions | undefined
@@ -30,8 +30,8 @@ export interface ParleyOptions {
   /** A logger, such as `console`, pino or winston. If it is absent and a level is set, `console` is used. */
   readonly logger?: Logger | undefined
   /**
-   * The level of the log. If absent, the environment variable `PARLEY_LOG`; if that is not set, `info` with a logger, and `off`
-   * without.
+   * The level of the log. If absent, the environment variable `PARLEY_LOG` is used. If that is not set, the level is `info`
+   * with a logger, and `off` without.
    */
   readonly logLevel?: LogLevel | undefined
   /** Called with each response, for example to read its headers. */

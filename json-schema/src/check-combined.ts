@@ -57,8 +57,8 @@ function checkOneOf(
 }
 
 /**
- * Reports that the value fits none of the branches. If only one branch is likely, reports the errors of that branch instead.
- * Always returns false.
+ * If the value probably was meant for one branch, the errors of that branch help more than a list of all branches. Always
+ * returns false.
  */
 function fitsNone(
   check: Check,
@@ -83,7 +83,7 @@ function fitsNone(
   )
 }
 
-/** Whether the value has the type of the branch and, if it is an object, the constants that distinguish the branches. */
+/** A likely branch has the type of the value and, for objects, the constants that distinguish the branches. */
 function isLikely(branch: SchemaNode, value: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if ((branch.types & typesOf(value)) === 0) return false
