@@ -161,7 +161,10 @@ function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   return [`\`${path}\``, node.description ?? '', cell]
 }
 
-/** Empty for types without bounds, which the default shows, and for the usual range, which the page states once. */
+/**
+ * Types without bounds get an empty text, because the default shows them. So does the usual range, because the page states it
+ * once.
+ */
 function rangeOf(node: Node): string {
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
   if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`
