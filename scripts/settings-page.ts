@@ -161,10 +161,7 @@ function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   return [`\`${path}\``, node.description ?? '', cell]
 }
 
-/**
- * Types without bounds get an empty text, because the default shows them. So does the usual range, because the page states it
- * once.
- */
+/** Types without bounds, which the default shows, and the usual range, which the page states, need no text. */
 function rangeOf(node: Node): string {
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
   if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`

@@ -1,8 +1,8 @@
 /** Defines the clock that is passed to all code that depends on time, so that tests can advance it instead of sleeping. */
 export interface Clock {
-  /** Milliseconds since 1970, for times that are stored or shown. This clock can jump. */
+  /** Returns milliseconds since 1970, for times that are stored or shown. This clock can jump. */
   nowMs(): number
-  /** Milliseconds that never go back, for durations, leases and deadlines. */
+  /** Returns milliseconds that never go back, for durations, leases and deadlines. */
   steadyMs(): number
   /** Calls `callback` once after `ms`. Returns a function that cancels the timer. The timer does not keep the process alive. */
   after(ms: number, callback: () => void): () => void
@@ -17,7 +17,7 @@ export interface Clock {
 /** Timers of `about` end at multiples of a period: the first of these that is not longer than the timer. */
 const SHARED_MS = [1000, 500]
 
-/** A hundred thousand days. Added to any time, they result in a whole number of milliseconds that fits into every database. */
+/** Added to any time, these hundred thousand days result in a whole number of milliseconds that fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
 /** After a longer delay than this, `setTimeout` would call back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1

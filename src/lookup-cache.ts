@@ -6,10 +6,7 @@ import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /**
-   * A value is used for this long, counted from the start of its lookup. Changes made during the lookup are thus noticed in
-   * time.
-   */
+  /** The time counts from the start of a lookup, so that changes during the lookup are noticed in time. */
   readonly freshMs: number
   /** At this number of entries, the oldest entry makes room for a new one. */
   readonly maxEntries: number

@@ -3,10 +3,7 @@
  * any version of Node, so it imports nothing and uses no new syntax.
  */
 
-/**
- * The first good version of each supported release line. Earlier versions truncate text from SQLite at a NUL, or contain an
- * SQLite before 3.51.3.
- */
+/** Earlier versions truncate text from SQLite at a NUL, or contain an SQLite before 3.51.3. */
 const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
   [24, 16],
   [26, 1],

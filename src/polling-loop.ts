@@ -3,7 +3,7 @@ import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
   readonly clock: Pick<Clock, 'after' | 'about'>
-  /** The approximate pause before the first run and between runs. If this is a function, each pause calls it. */
+  /** The pause before the first run and between runs is approximate. If this is a function, each pause calls it. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
   /** Called if the task rejects. The loop continues. */

@@ -10,10 +10,7 @@ import { clientProgram, program, ROOT, schemasProgram, sourcesIn } from '../test
 import { identifiersIn, type SourceText, splitSource } from '../test/support/source-text.ts'
 import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
-/**
- * No identifier and no file name may contain these words. The glossary (docs/glossary.md) and the usual terms of job queues
- * replace them.
- */
+/** No identifier and no file name may contain these words, which the glossary replaces. */
 const RETIRED_NAMES = `
   act, acts, courier, couriers, death, deaths, destination, destinations, doubt, doubts, ear, elsewhere,
   fared, give back, given back, gives back, giving back, hands, holdings, intervention, interventions,
@@ -170,7 +167,7 @@ const QUAINT_PHRASES: Phrases = [
   [/learns? of/, 'notices'],
   [/in great number/, 'many'],
 ]
-/** Documents must also avoid these phrases. In code, some of them are terms. */
+/** Documents must avoid these phrases too. In code, some of them are terms. */
 const QUAINT_IN_DOCUMENTS: Phrases = [
   ...QUAINT_PHRASES,
   [/says?|said/, 'reports, prints, returns, means'],

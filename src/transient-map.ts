@@ -1,5 +1,5 @@
 /**
- * A map whose entries do not live long, such as the jobs in progress.
+ * Implements a map whose entries do not live long, such as the jobs in progress.
  *
  * A `Map` replaces its internal table whenever deleted entries have used it up, which would be after every few dozen jobs. Each
  * old table refers to the new one. Once V8 has moved one table to its old generation, that table keeps all later ones alive,

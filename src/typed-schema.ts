@@ -9,7 +9,7 @@
 /** Only the compiler uses this symbol. */
 declare const VALUE: unique symbol
 
-/** A schema whose values have the type T. Converted to JSON, the object is a JSON Schema. */
+/** The values of the schema have the type T. Converted to JSON, the object is a JSON Schema. */
 export interface Schema<T = unknown> {
   readonly [VALUE]?: () => T
   readonly [keyword: string]: unknown
@@ -74,7 +74,7 @@ export const Type = {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})))
     return { type: 'object', ...(required.length > 0 && { required }), properties, ...keywords }
   },
-  /** An object with any property names, or with names that match the pattern. */
+  /** The object may have any property names, or only those that match the pattern. */
   Record: <T>(
     value: Schema<T>,
     { pattern = '^.*$', ...keywords }: Keywords & { readonly pattern?: string } = {},

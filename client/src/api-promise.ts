@@ -2,9 +2,9 @@
 
 export interface WithResponse<T> {
   readonly data: T
-  /** The response to the last try. Its body has already been read. */
+  /** `response` is the response to the last try. Its body has already been read. */
   readonly response: Response
-  /** The `x-request-id` of the response, which is also in the server's log. */
+  /** Contains the `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
 }
 

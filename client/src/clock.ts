@@ -2,9 +2,9 @@
 import { onAbort } from './on-abort.ts'
 
 export interface Clock {
-  /** Wall-clock time in milliseconds since 1970. */
+  /** Returns the wall-clock time in milliseconds since 1970. */
   nowMs(): number
-  /** Milliseconds of a clock that never goes back. */
+  /** Returns milliseconds of a clock that never goes back. */
   steadyMs(): number
   /** Calls `callback` once after `ms`. Returns a function that cancels the timer. */
   after(ms: number, callback: () => void): () => void

@@ -16,17 +16,17 @@ export interface ErrorFields {
 
 export class ParleyError extends Error {
   override readonly name: string = 'ParleyError'
-  /** The HTTP status. Undefined if there was no response. */
+  /** Contains the HTTP status, or undefined if there was no response. */
   readonly status: number | undefined
-  /** The field or rule that was violated and how to correct it, if the server reports it. */
+  /** Describes the field or rule that was violated and how to correct it, if the server reports it. */
   readonly details: string | undefined
-  /** The `x-request-id` of the response, which is also in the server's log. */
+  /** Contains the `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
-  /** The server's Retry-After, in seconds. */
+  /** Contains the server's Retry-After, in seconds. */
   readonly retryAfter: number | undefined
   /**
-   * The Idempotency-Key of a failed call that may have created jobs. If you repeat the call with this key, no job is created or
-   * paid for twice.
+   * Contains the Idempotency-Key of a failed call that may have created jobs. If you repeat the call with this key, no job is
+   * created or paid for twice.
    */
   readonly idempotencyKey: string | undefined
 
@@ -132,7 +132,7 @@ export class ResponseContentError extends ParleyError {
   override readonly name = 'ResponseContentError'
   readonly jobId: string
   readonly issues: readonly StandardSchemaV1.Issue[]
-  /** The answer as the model wrote it. */
+  /** Contains the answer as the model wrote it. */
   readonly content: unknown
 
   constructor(jobId: string, issues: readonly StandardSchemaV1.Issue[], content: unknown) {

@@ -17,34 +17,34 @@ import type { Include } from './job.ts'
 import type { Logger } from './logger.ts'
 import { errorOf, excerpt } from './response-error.ts'
 
-/** A response, as `onAnswer` gets it. Responses after which the request is retried are included. */
+/** `onAnswer` gets each response in this form. Responses after which the request is retried are included. */
 export interface AnswerInfo {
   readonly method: string
   readonly path: string
-  /** The number of the try, from 1. */
+  /** Counts the tries of the call, from 1. */
   readonly attempt: number
   readonly status: number
   readonly headers: Headers
   readonly requestId: string | undefined
-  /** The body as it was received. */
+  /** Contains the body as it was received. */
   readonly text: string
 }
 
-/** Headers by name. Null removes a header that all calls would have. */
+/** Maps names to values. Null removes a header that all calls would have. */
 export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 
 export interface CallOptions {
   /** Aborts the call with the signal's reason, also during pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** Headers of the requests of this call. They replace headers of the client with the same names. */
+  /** These headers are added to the requests of this call. They replace headers of the client with the same names. */
   readonly headers?: HeaderOptions | undefined
-  /** How often the call is retried after temporary failures. */
+  /** Limits how often the call is retried after temporary failures. */
   readonly maxRetries?: number | undefined
-  /** The timeout of each try in seconds, including the time to read the response. */
+  /** Limits each try to this many seconds, including the time to read the response. */
   readonly requestTimeout?: number | undefined
   /** Called with each response, for example to log it or to read headers such as `x-cache`. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
-  /** What the returned jobs should contain in addition. */
+  /** Lists what the returned jobs should contain in addition. */
   readonly include?: readonly Include[] | undefined
 }
 
@@ -63,21 +63,21 @@ export interface ExchangeParts {
 
 export interface Call extends CallOptions {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** The path below the base URL, such as `/api/v1/me`. */
+  /** `path` is below the base URL, such as `/api/v1/me`. */
   readonly path: string
-  /** JSON text. All tries send the same text, because the server requires that for an Idempotency-Key. */
+  /** `body` is JSON text. All tries send the same text, because the server requires that for an Idempotency-Key. */
   readonly body?: string
   /** Without a key, a request that creates jobs is never retried, because a retry could create them twice. */
   readonly idempotencyKey?: string | null
-  /** True if repeating the request changes nothing. Such a request can be retried without a key. */
+  /** Repeating the request changes nothing. Such a request can be retried without a key. */
   readonly isIdempotent?: boolean
-  /** The data of a DELETE request whose retry gets 404: an earlier try deleted the job, but its response was lost. */
+  /** This is the data of a DELETE request whose retry gets 404: an earlier try deleted the job, but its response was lost. */
   readonly dataIfGone?: object
   /**
    * `data` must have this field. Otherwise, the response is from a different server that happens to use the same outer shape.
    */
   readonly field?: string
-  /** Seconds that are added to the timeout, because the server may wait before it responds. */
+  /** These seconds are added to the timeout, because the server may wait before it responds. */
   readonly extraSeconds?: number
   readonly onHeaders?: (headers: Headers) => void
 }

@@ -8,9 +8,9 @@ export interface ListOptions extends CallOptions {
   readonly status?: Job['status'] | undefined
   /** Lists only jobs whose metadata contains all of these pairs. */
   readonly metadata?: Readonly<Record<string, string>> | undefined
-  /** The number of jobs per page: 1 to 100, 20 if absent. */
+  /** A page has at most this many jobs: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
-  /** The `next` of the previous page. */
+  /** Continues after the page that returned this `next`. */
   readonly after?: string | undefined
 }
 

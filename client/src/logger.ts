@@ -2,7 +2,7 @@
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
 
-/** A logger such as `console`, pino or winston. The fields repeat the information in the message. */
+/** Accepts a logger such as `console`, pino or winston. The fields repeat the information in the message. */
 export interface Logger {
   error(message: string, fields?: object): void
   warn(message: string, fields?: object): void

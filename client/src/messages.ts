@@ -34,7 +34,7 @@ import {
   waitForOne,
 } from './wait.ts'
 
-/** The server's default for a job's `timeout`, in seconds. */
+/** The server has this default for a job's `timeout`, in seconds. */
 const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
@@ -46,7 +46,7 @@ export interface CreateOptions extends CallOptions {
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** The timeout of the whole call in seconds. If absent, the call waits until the job has finished. */
+  /** Limits the whole call to this many seconds. in seconds. If absent, the call waits until the job has finished. */
   readonly timeout?: number | undefined
 }
 

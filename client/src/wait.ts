@@ -9,7 +9,10 @@ import { type JobIds, OpenJobs } from './open-jobs.ts'
 import { type Outcome, type PollParts, poll, pollEach } from './poll.ts'
 
 export interface WaitOptions<T = unknown> extends CallOptions {
-  /** The timeout in seconds. If absent, the call waits until the job has finished, which every job does eventually. */
+  /**
+   * Limits the call to this many seconds. If absent, the call waits until the job has finished, which every job does
+   * eventually.
+   */
   readonly timeout?: number | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined

@@ -3,7 +3,7 @@ import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { ConfigurationError, WebhookVerificationError } from './errors.ts'
 import type { Callback } from './job.ts'
 
-/** `Headers`, or the headers object of Node, Express, Fastify or a serverless platform. */
+/** Accepts `Headers`, or the headers object of Node, Express, Fastify or a serverless platform. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>
@@ -11,7 +11,7 @@ export type WebhookHeaders =
 export interface VerifyOptions<T = unknown> {
   /** The callback's timestamp may differ from the current time by this many seconds, 300 if absent. */
   readonly tolerance?: number | undefined
-  /** When the callback was received. If absent, now. */
+  /** The callback was received at this time. If absent, now. */
   readonly at?: Date | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined

@@ -6,10 +6,7 @@ import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/**
- * Other packages must not use the fields. The schema refers to parts of the parsed value from which it was read, so that value
- * must not change.
- */
+/** Other packages must not use the fields. They refer to parts of the caller's value, which must not change. */
 export interface AnswerSchema {
   readonly root: SchemaNode
   readonly source: SchemaSource
@@ -18,7 +15,7 @@ export interface AnswerSchema {
 
 /** Annotations, unknown keywords and unchecked formats are accepted but not enforced. */
 export interface IgnoredKeywords {
-  /** At most MAX_IGNORED JSON pointers (RFC 6901) from the root of the schema to the keywords. */
+  /** Contains at most MAX_IGNORED JSON pointers (RFC 6901) from the root of the schema to the keywords. */
   readonly pointers: readonly string[]
   readonly more: number
 }
@@ -27,13 +24,13 @@ export type SchemaSource = { readonly [key: string]: unknown }
 
 /** All nodes have all fields. The JavaScript engine then treats them as the same shape, which is faster. */
 export interface SchemaNode {
-  /** The accepted types, as bits of `typeBit`. The schemas `true` and `{}` have ALL_TYPES. The schema `false` has none. */
+  /** Each accepted type has its bit of `typeBit`. The schemas `true` and `{}` have ALL_TYPES. The schema `false` has none. */
   types: number
   /** With `nullable` of OpenAPI, null is accepted regardless of the other keywords. */
   nullable: boolean
   /** The value must be in each of these lists, which come from `enum` and `const`. */
   allowed: readonly AllowedValues[]
-  /** The target of `$ref`. It is set after the whole schema has been read, because the target may come later in the schema. */
+  /** The target of `$ref` is set after the whole schema has been read, because the target may come later in the schema. */
   ref: SchemaNode | null
   combined: CombinedRules | null
   object: ObjectRules | null
@@ -50,7 +47,7 @@ export interface CombinedRules {
   anyOf: readonly SchemaNode[] | null
   oneOf: readonly SchemaNode[] | null
   not: SchemaNode | null
-  /** The schema of `if`. Without it, `then` and `else` have no effect. */
+  /** `condition` is the schema of `if`. Without it, `then` and `else` have no effect. */
   condition: SchemaNode | null
   consequence: SchemaNode | null
   alternative: SchemaNode | null
@@ -60,7 +57,7 @@ export interface ObjectRules {
   properties: ReadonlyMap<string, SchemaNode>
   patternProperties: readonly PatternProperty[]
   required: readonly string[]
-  /** The schema of properties that no other keyword covers. Null means that they may have any value. */
+  /** Properties that no other keyword covers have this schema. Null means that they may have any value. */
   additional: SchemaNode | null
   propertyNames: SchemaNode | null
   minProperties: number
@@ -90,10 +87,7 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /**
-   * Null means that there is no such bound. Infinity would not work, because it would exclude 1e400, which JavaScript parses as
-   * infinity.
-   */
+  /** Infinity cannot mean "no bound": it would exclude 1e400, which JavaScript parses as infinity. */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -109,16 +103,16 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
-  /** The number of instructions of the compiled pattern, or slightly more. */
+  /** The size is the number of instructions of the compiled pattern, or slightly more. */
   readonly size: number
-  /** Null until the first match. Most requests only read a schema, so compiling the pattern earlier would be wasted. */
+  /** The pattern is compiled at its first match, because most requests only read a schema. */
   program: PatternProgram | null
 }
 
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** A set of the values that are neither objects nor arrays. Null if there are few values. */
+  /** Holds the values that are neither objects nor arrays. For few values, a search is faster than a set. */
   readonly index: ReadonlySet<unknown> | null
   readonly nested: readonly unknown[]
 }

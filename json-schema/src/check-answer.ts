@@ -9,10 +9,7 @@ import { checkAllowed, numberError, stringError } from './check-values.ts'
 import { answerPath, typeRule } from './error-text.ts'
 import { CHECK_STEPS, MAX_CHECK_DEPTH, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/**
- * An error consists of the location and the rule, such as `items[2].age: must be an integer`. The location of the whole answer
- * is `(answer)`.
- */
+/** Errors have the form `items[2].age: must be an integer`. The whole answer is `(answer)`. */
 export type CheckResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly kind: 'wrong'; readonly errors: readonly string[] }

@@ -56,10 +56,7 @@ function checkOneOf(
   return fitting >= 0 || fitsNone(check, branches, 'oneOf', value, location)
 }
 
-/**
- * If the value probably was meant for one branch, the errors of that branch help more than a list of all branches. Always
- * returns false.
- */
+/** If only one branch is likely, its errors help more than a list of branches. Always returns false. */
 function fitsNone(
   check: Check,
   branches: readonly SchemaNode[],

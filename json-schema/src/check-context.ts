@@ -1,11 +1,11 @@
-/** The state of one check, which the files that check groups of keywords share. */
+/** Holds the state of one check, which the files that check groups of keywords share. */
 import type { SchemaNode } from './answer-schema.ts'
 import { answerPath } from './error-text.ts'
 import { MAX_ERRORS, type StepBudget } from './limits.ts'
 
 export interface Check {
   readonly budget: StepBudget
-  /** Null if only the result matters, as for a branch of `anyOf`. The first error then ends the check. */
+  /** `errors` is null if only the result matters, as for a branch of `anyOf`. The first error then ends the check. */
   errors: string[] | null
   depth: number
   /** Passed along, because importing the function would create an import cycle. */
@@ -23,7 +23,7 @@ export interface Location {
   readonly key: string | number
 }
 
-/** Always returns false, as the result of the check. */
+/** Always returns false, which is the result of the check. */
 export function addError(check: Check, location: Location | null, rule: string): false {
   if (check.errors !== null && check.errors.length < MAX_ERRORS) {
     check.errors.push(`${answerPath(pathOf(location))}: ${rule}`)

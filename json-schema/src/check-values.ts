@@ -84,10 +84,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/**
- * Below this, a scaled number has at most 15 digits. Multiplying a decimal number by a power of ten then rounds to exactly its
- * digits.
- */
+/** Below this, a decimal number times a power of ten rounds to exactly its digits, because it has at most 15. */
 const EXACT = 1e15
 
 /** Returns infinity for a number that is written with an exponent. */

@@ -13,9 +13,7 @@ export type Example = { readonly value: unknown } | null
 export interface Making {
   readonly budget: StepBudget
   readonly withOptional: boolean
-  /**
-   * The subschemas whose examples are being generated. If such a subschema occurs inside itself, it is left out where possible.
-   */
+  /** A subschema that occurs inside itself is left out where possible. */
   readonly open: Set<SchemaNode>
   /** `name` is the name of the subschema's property, which texts contain. */
   readonly make: (node: SchemaNode, making: Making, name: string) => Example
@@ -177,10 +175,7 @@ export function* exampleTexts(
   }
 }
 
-/**
- * Many formats and patterns allow longer text at one end. A text that is too short is therefore also yielded with characters
- * added at its beginning, and at its end.
- */
+/** Text that is too short is also extended at its beginning and at its end. Many formats and patterns allow one. */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length
@@ -191,7 +186,7 @@ function* lengthened(text: string, minLength: number): Generator<string> {
 
 interface Writing {
   readonly variant: number
-  /** How many characters repetitions should add. The first repetition that can add them adds all. */
+  /** Repetitions should add this many characters. The first repetition that can add them adds all. */
   missing: number
   readonly budget: StepBudget
 }

@@ -6,9 +6,7 @@
 
 export const MAX_SCHEMA_DEPTH = 64
 
-/**
- * The parts are subschemas, unenforced keywords, names in `required`, and values in `enum` and `const`, including nested ones.
- */
+/** Parts are subschemas, unenforced keywords, `required` names, and values in `enum` and `const`, also nested ones. */
 export const MAX_SCHEMA_PARTS = 20_000
 
 /** `$ref`, `anyOf` and similar keywords may lead through this many schemas for the same value. */
@@ -16,10 +14,7 @@ export const MAX_IN_PLACE_DEPTH = 64
 
 export const MAX_POINTER_LENGTH = 2_000
 
-/**
- * Longer addresses are compared as text. Up to this length, the `$id` of the root and the address in a `$ref` are compared as
- * URLs.
- */
+/** Longer addresses, in the `$id` of the root or in a `$ref`, are compared as text instead of URLs. */
 export const MAX_ADDRESS_LENGTH = 500
 
 export const MAX_PATTERN_LENGTH = 5_000
@@ -34,10 +29,7 @@ export const MAX_PATTERNS_SIZE = 50_000
 /** The check of a short answer may take this many steps, about 15 ms. `checkSteps` allows more for longer answers. */
 export const CHECK_STEPS = 300_000
 
-/**
- * Each character of an answer adds steps of about 0.4 µs. A pattern that must match every character takes about one step per
- * character, and so does a table with a pattern in each row.
- */
+/** Each character adds about 0.4 µs. A pattern takes about one step per character, also in each row of a table. */
 const STEPS_PER_CHARACTER = 8
 
 export function checkSteps(characters: number): number {
@@ -90,7 +82,7 @@ export class StepBudget {
     return this.#left < 0
   }
 
-  /** The number of steps that were taken, at most `limit`. */
+  /** Returns the number of steps that were taken, at most `limit`. */
   get spent(): number {
     return Math.min(this.limit, this.limit - this.#left)
   }

@@ -115,10 +115,7 @@ export function rejectId(): never {
   return reject('is only supported at the root; move the schema to $defs and refer to it as #/$defs/name')
 }
 
-/**
- * A plain name of a schema in the root's `$defs` means the same in every `$ref`. References in that schema keep their meaning
- * if they are also such names.
- */
+/** A plain name of a root definition means the same in every `$ref`. References inside must also be such names. */
 function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaSource): value is string {
   const { path, dialect, source: root } = context
   if (typeof value !== 'string' || !DEFINITION_NAME.test(value) || value === root[dialect.idKeyword])

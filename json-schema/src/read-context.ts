@@ -1,5 +1,6 @@
 /**
- * The state while a schema is being read: its draft, the current path and the counts, with functions that reject the schema.
+ * Holds the state while a schema is being read: its draft, the current path and the counts. Also has the functions that reject
+ * the schema.
  */
 import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
@@ -21,10 +22,10 @@ export interface ReadContext {
   readonly anchors: Map<string, SchemaNode>
   /** Maps the name in an `$id` to its definition. `isNamedDefinition` explains which names count. */
   readonly named: Map<string, SchemaNode>
-  /** The path of an `$id` that was ignored. If a reference turns out to be an address, the `$id` is rejected after all. */
+  /** An `$id` at this path was ignored. If a reference turns out to be an address, the `$id` is rejected after all. */
   ignoredId: Path | null
   readonly ignored: { readonly pointers: string[]; more: number }
-  /** Passed along, because importing the function would create an import cycle. */
+  /** The function is passed along, because importing it would create an import cycle. */
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
 
@@ -116,11 +117,11 @@ export function noteInPlace(context: ReadContext, node: SchemaNode): void {
 }
 
 interface Dialect {
-  /** True up to draft-07, in which keywords next to `$ref` have no effect. */
+  /** Up to draft-07, keywords next to `$ref` have no effect. */
   readonly refStandsAlone: boolean
   /** This keyword gives a schema an address. Up to draft-04, it is `id`. */
   readonly idKeyword: '$id' | 'id'
-  /** True if `$schema` is missing or is a known draft. With any other value, the schema is read as the newest draft. */
+  /** A missing `$schema` counts as known. With an unknown value, the schema is read as the newest draft. */
   readonly isKnown: boolean
 }
 

@@ -49,10 +49,7 @@ function readDialect(context: ReadContext, _node: SchemaNode, _value: unknown, s
 const UNEVALUATED = 'put the properties or items of all parts into one schema, and forbid others there'
 const PROPERTY_RULES = 'use required, dependentRequired or anyOf instead'
 
-/**
- * These keywords of JSON Schema and its dialects are not supported. They are rejected, because ignoring a rule would accept
- * wrong answers.
- */
+/** Unsupported keywords are rejected, because ignoring a rule would accept wrong answers. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['$dynamicRef', 'use $ref instead'],
   ['$recursiveRef', 'use $ref instead'],

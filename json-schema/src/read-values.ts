@@ -150,9 +150,7 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
   return { text, tree: read.tree, size: read.size, program: null }
 }
 
-/**
- * Generators add patterns to known formats. If the format is checked and the pattern is not supported, only the format applies.
- */
+/** Generators add patterns to known formats. An unsupported pattern is ignored if the format is checked. */
 function readPatternKeyword(
   context: ReadContext,
   node: SchemaNode,

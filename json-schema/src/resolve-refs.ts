@@ -84,10 +84,7 @@ const HOLDS_MAP = new Set([
   ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependencies'],
 ])
 
-/**
- * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords without a meaning in JSON Schema. Generators put
- * schemas into `components`, for example.
- */
+/** A JSON pointer (RFC 6901) may go through unknown keywords, because generators put schemas into `components`. */
 function atPointer(context: ReadContext, pointer: string): SchemaNode | null {
   if (pointer.length > MAX_POINTER_LENGTH) return null
   const path = pointer.slice(1).split('/').map(decodeToken)

@@ -14,10 +14,7 @@ const STRICT_MAX_TEXT = 120_000
 export const STRICT_LARGE_ENUM = 250
 const STRICT_LARGE_ENUM_TEXT = 15_000
 
-/**
- * OpenAI documents these keywords for strict mode. `minLength`, `maxLength` and `default` are left out, because some servers,
- * such as Azure's, respond to them with 400.
- */
+/** OpenAI also documents `minLength`, `maxLength` and `default`, but some servers, such as Azure's, reject them. */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
   ...['$defs', 'definitions', 'title', 'description', 'minimum', 'maximum', 'exclusiveMinimum'],

@@ -42,9 +42,7 @@ const CHARACTERS_PER_STEP = 16
 const STEPS_IN_LABEL = 0.2
 const STEPS_PER_ENCODED = 3
 
-/**
- * A host has at most 253 characters, and a local part 64. Longer mail addresses are rejected before their labels are checked.
- */
+/** Longer addresses are invalid: a host has at most 253 characters, and a local part 64. */
 const MAX_MAIL_ADDRESS = 318
 
 const MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
@@ -77,10 +75,7 @@ function isDateTime(text: string): boolean {
   return isDate(text.slice(0, 10)) && /^[tT]$/.test(text.slice(10, 11)) && isTime(text.slice(11))
 }
 
-/**
- * Implements the durations of RFC 3339, appendix A. Weeks cannot be combined with other units, and no unit between two others
- * may be missing.
- */
+/** In RFC 3339, appendix A, weeks stand alone, and no unit between two others may be missing. */
 function isDuration(text: string): boolean {
   if (text.length > 200) return false
   if (/^P\d+W$/.test(text)) return true
@@ -92,10 +87,7 @@ function isDuration(text: string): boolean {
   return /^(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)$/.test(date)
 }
 
-/**
- * Implements the mail addresses of RFC 5321. The local part consists of words or is quoted. A host name or an address in
- * brackets follows.
- */
+/** In RFC 5321, the local part consists of words or is quoted. A host name or an address in brackets follows. */
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf('@')
   const local = text.slice(0, at)
@@ -116,10 +108,7 @@ function isMailHost(host: string): boolean {
   return literal[1] === undefined ? isIpv4(literal[2] ?? '') : isIpv6(literal[2] ?? '')
 }
 
-/**
- * Implements the host names of RFC 1123: labels of letters, digits and inner hyphens, with at most 63 characters each and 253
- * in total.
- */
+/** In RFC 1123, labels have letters, digits and inner hyphens, at most 63 characters each and 253 in total. */
 function isHostname(text: string): boolean {
   if (text.length === 0 || text.length > 253) return false
   return text.split('.').every(isLabel)
@@ -158,10 +147,7 @@ function isIpv6(text: string): boolean {
   return halves.length === 2 ? count <= 7 : count === 8
 }
 
-/**
- * Matches what a URI must not contain. An expression that matches the URI itself would overflow the stack of the regular
- * expression engine for a data URI of some MB.
- */
+/** Matching the URI itself would overflow the stack of the regular expression engine for a data URI of some MB. */
 const NOT_IN_URI = /[^\w\-.~:/?#[\]@!$&'()*+,;=%]|%(?![\da-f]{2})/i
 
 /** Implements the absolute URIs of RFC 3986: a scheme, and then only allowed characters and complete percent-encodings. */

@@ -20,7 +20,7 @@ export function addCompletion(command: Command, program: Command): void {
 }
 
 interface CompletedCommand {
-  /** The full command, such as `parley keys create`. */
+  /** Contains the full command, such as `parley keys create`. */
   readonly path: string
   readonly description: string
   readonly commands: readonly { readonly name: string; readonly description: string }[]
@@ -30,10 +30,10 @@ interface CompletedCommand {
 }
 
 interface CompletedOption {
-  /** The long form, such as `--json`, and the short form if there is one. */
+  /** Contains the long form, such as `--json`, and the short form if there is one. */
   readonly flags: readonly string[]
   readonly description: string
-  /** Null if the option takes no value. */
+  /** `values` is null if the option takes no value. */
   readonly values: Values | null
 }
 

@@ -116,7 +116,7 @@ function day(ms: number): string {
 export interface UsageOptions extends DefaultOptions {
   readonly account?: string
   readonly month?: string
-  /** The keys to sum by. Without them, each month, account and model has its own row. */
+  /** Usage is summed by these keys. Without them, each month, account and model has its own row. */
   readonly by?: readonly string[]
   readonly csv?: true
 }
@@ -204,10 +204,7 @@ function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly string[])
   return [columns.join(','), ...lines].join('\n')
 }
 
-/**
- * Quotes a cell according to RFC 4180. Spreadsheets would evaluate metadata that looks like a formula, so it gets an apostrophe
- * in front.
- */
+/** Follows RFC 4180. Spreadsheets evaluate formulas, so metadata that looks like one gets an apostrophe. */
 function csvCell(given: string, isOfCaller: boolean): string {
   const text = isOfCaller && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text

@@ -48,7 +48,7 @@ export function numberFrom(least: number, most: number): (text: string) => numbe
 /** Scripts rely on these codes, so they must not change. */
 export const EXIT = {
   completed: 0,
-  /** Usage errors, and all errors without their own code. */
+  /** Usage errors get this code, and so do all errors without their own. */
   other: 1,
   /** The job failed, or at least one job of a batch did. */
   failed: 2,

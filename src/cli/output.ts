@@ -75,7 +75,7 @@ function escaped(character: string): string {
 /** The user can fix this error, so its message is printed without a stack trace. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
-  /** The exit code of the process, as listed in docs/command-line.md. */
+  /** The process exits with this code. docs/command-line.md lists the codes. */
   readonly exitCode: number
 
   constructor(message: string, exitCode = 1) {

@@ -86,10 +86,7 @@ function perform(action: AnyAction, input: AnyInput, config: string | undefined)
   )
 }
 
-/**
- * The audit log records this name, such as `root@db1 (command line)`. PARLEY_OPERATOR replaces the user name, for people who
- * share a user.
- */
+/** The audit log records this name. PARLEY_OPERATOR replaces the user name, for people who share a user. */
 function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()
   if (!isOperatorName(name)) {

@@ -98,10 +98,7 @@ async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> 
   }
 }
 
-/**
- * With `simulator: true`, the settings may look as if models were called. The log therefore also says that the simulator
- * answers.
- */
+/** Logs it too, because with `simulator: true` the settings may look as if models were called. */
 function reportSimulator({ settings: { simulator } }: Configuration, log: Log): void {
   if (simulator !== true) {
     printLine(
@@ -192,9 +189,7 @@ function stopOnSignal(service: Service, log: Log): Promise<void> {
   })
 }
 
-/**
- * After a bug, the process must end, because its state may be wrong. Accepted jobs are durable and run after the next start.
- */
+/** After a bug, the state may be wrong. Accepted jobs are durable and run after the next start. */
 function exitOnBugs(log: Log): void {
   const end = (error: unknown) => {
     log.error(errorFields(error), 'uncaught exception; shutting down. Accepted jobs run after a restart')
@@ -236,9 +231,7 @@ async function reportModelServers(
 
 interface State {
   readonly text: string
-  /**
-   * False if the server responds. A server without a list of models may work, so only `parley check` reports other problems.
-   */
+  /** A server without a list of models may work, so most errors of `GET /models` do not count. */
   readonly isTrouble: boolean
 }
 

@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib'
 import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
-  /** The path below the base URL of the files, such as `src/dashboard/page/main.js`. */
+  /** The path is below the base URL of the files, such as `src/dashboard/page/main.js`. */
   readonly path: string
   readonly type: string
   readonly body: Uint8Array
@@ -19,7 +19,7 @@ export interface PageFile {
 }
 
 export interface Page {
-  /** A hash of all files. The URLs contain the hash, so browsers may cache the files forever. */
+  /** The hash covers all files. The URLs contain the hash, so browsers may cache the files forever. */
   readonly hash: string
   readonly html: string
   readonly files: readonly PageFile[]

@@ -14,22 +14,19 @@ export type Instruction =
 export interface PatternProgram {
   readonly code: readonly Instruction[]
   readonly isAnchored: boolean
-  /** The instructions in a faster form: the operation and its two operands. */
+  /** `ops`, `first` and `second` contain the instructions in a faster form: the operation and its two operands. */
   readonly ops: Uint8Array
   readonly first: Int32Array
   readonly second: Int32Array
   readonly visited: Uint32Array
   generation: number
-  /** The instructions that wait for a character, those that follow after it, and those that are still to be visited. */
+  /** Instructions in `threads` wait for a character, `resumed` follow after it, and `pending` are left to visit. */
   readonly threads: Int32Array
   readonly resumed: Int32Array
   readonly pending: Int32Array
 }
 
-/**
- * `ops` has these values. RANGE is a set with only one range, which is the most frequent case. Its operands are the two ends of
- * the range.
- */
+/** RANGE is the most frequent value of `ops`: a set with a single range, whose ends are the operands. */
 export const RANGE = 0
 export const SET = 1
 export const SPLIT = 2

@@ -64,10 +64,7 @@ export function readPattern(text: string): ReadPatternResult {
   }
 }
 
-/**
- * An empty sequence counts as one instruction. Otherwise, `(){1000000000}` would have no size, and compiling it would never
- * end.
- */
+/** An empty sequence counts as one. Otherwise, compiling `(){1000000000}` would never end. */
 function sizeOf(tree: PatternTree): number {
   switch (tree.kind) {
     case 'set':

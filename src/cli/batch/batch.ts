@@ -191,10 +191,7 @@ class OpenedJournal {
   }
 }
 
-/**
- * Opens the journal of an earlier run. Without a journal, throws instead of overwriting existing results, unless `restart` is
- * set.
- */
+/** Without a journal, throws instead of overwriting existing results, unless `restart` is set. */
 function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
   const create = () => Journal.create(path, randomBytes(16).toString('hex'), header)
   const found = restart ? null : Journal.open(path)

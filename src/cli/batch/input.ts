@@ -168,10 +168,7 @@ class JobCheck {
     this.#me = me
   }
 
-  /**
-   * Returns a problem in the form `field: rule`. Null means that the server will accept the job, unless it does not allow the
-   * callback's address.
-   */
+  /** Returns a problem in the form `field: rule`, or null. Only the server can check the callback's address. */
   async problemOf(job: unknown): Promise<string | null> {
     if (!hasShape(job)) return shapeProblem(hasShape)
     return ruleProblem(job) ?? (await this.#limitProblem(job))

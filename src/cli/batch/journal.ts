@@ -1,5 +1,5 @@
 /**
- * The journal of a `parley batch` run: a file next to the results, to which lines of JSON are only appended. Each batch is
+ * Keeps the journal of a `parley batch` run, a file next to the results to which lines of JSON are only appended. Each batch is
  * recorded durably before it is sent, so after a crash the journal shows which batches the server may have. They can be sent
  * again safely: for the same Idempotency-Key, the server returns the existing jobs.
  */
@@ -22,7 +22,7 @@ export interface RunHeader {
   readonly url: string
   readonly account: string
   readonly input_sha256: string
-  /** The options that affect how lines are read, as JSON text. Other options would create other jobs. */
+  /** Lines are read with these options (JSON text). With other options, the jobs would be different. */
   readonly reading: string
 }
 

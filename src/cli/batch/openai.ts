@@ -96,9 +96,7 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/**
- * The line must have passed `openAiProblem`. The options are not checked here: the validation of the job rejects wrong ones.
- */
+/** The line must have passed `openAiProblem`. Wrong options are left to the validation of the job. */
 export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
   const { model, messages, response_format, metadata } = body as Fields
   const options = optionsOf(body as Fields, drop)

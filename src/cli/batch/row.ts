@@ -5,10 +5,10 @@ import type { EndedJob, JobError } from '../../../client/src/index.ts'
 export type RowStatus = 'completed' | 'failed' | 'invalid' | 'expired'
 
 export interface Row {
-  /** The line number in the input, from 1. */
+  /** Lines count from 1. */
   readonly line: number
   readonly custom_id?: string
-  /** Null if no job was created. */
+  /** `job_id` is null if no job was created. */
   readonly job_id: string | null
   readonly status: RowStatus
   readonly result: { readonly response_content: unknown } | null

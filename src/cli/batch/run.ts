@@ -38,10 +38,7 @@ export interface RunParts {
   readonly concurrency: number
   /** If true, the run continues after the server rejects a line. */
   readonly skipInvalid: boolean
-  /**
-   * If true, a batch is sent again even if the server may have forgotten its idempotency key, so its jobs may be paid for
-   * twice.
-   */
+  /** Batches are sent again even if the server may have forgotten their keys, so they may cost twice. */
   readonly sendAgain: boolean
   readonly onChange: () => void
 }
@@ -51,7 +48,7 @@ export class BatchRun {
   readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
-  /** The current maximum of unfinished jobs: `concurrency`, or less if the account's quota has less room. */
+  /** The run may have this many unfinished jobs now: `concurrency`, or less if the account's quota has less room. */
   #most = 1
   readonly #queue: string[] = []
   readonly #indexByJobId = new Map<string, number>()
@@ -164,10 +161,7 @@ export class BatchRun {
     onChange()
   }
 
-  /**
-   * Resolves when the rejected jobs can be sent again, perhaps in smaller batches or without an invalid line. Throws if sending
-   * them again would not help.
-   */
+  /** Resolves when it makes sense to send the rejected jobs again, perhaps in smaller batches. Otherwise throws. */
   async #handleRejection(
     error: InvalidRequestError | PermissionError,
     batch: readonly InputJob[],
@@ -256,10 +250,7 @@ export class BatchRun {
     })
   }
 
-  /**
-   * Throws if a batch with an unknown outcome may have outlived its idempotency key on the server. If it were sent again, its
-   * jobs could be created twice.
-   */
+  /** Throws if the server may have forgotten the idempotency key, because the jobs could then be created twice. */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
     const rememberedS = me.idempotency_seconds ?? Math.min(KEY_LIFETIME_S, me.retention_seconds)

@@ -31,7 +31,7 @@ export interface CalledTarget {
   readonly model: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** The name of the setting that contains the model's name. */
+  /** This setting contains the model's name. */
   readonly modelSetting: string
   readonly names: SettingNames
 }
@@ -54,9 +54,7 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/**
- * If the instructions add fewer tokens, they did not reach the model. The most economical tokenizer counts four times as many.
- */
+/** With fewer additional tokens, the instructions did not arrive. The most economical tokenizer counts four times as many. */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({
@@ -69,10 +67,7 @@ const RESPONSE_FORMAT = `{"format":"json","schema":${SCHEMA}}`
 const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"river": "…"}.' }
 const MAX_DEPTH = 64
 
-/**
- * The server processes two concurrent calls one after the other if they take longer than one call by this factor and by
- * NOISE_MS.
- */
+/** Two concurrent calls that take longer than one by this factor, and by NOISE_MS, were not processed together. */
 const SERIAL_FACTOR = 1.6
 const NOISE_MS = 100
 
@@ -264,10 +259,7 @@ class TargetCheck {
   }
 }
 
-/**
- * Returns true if the format of the request may have caused the error. Errors about the key, a limit or the server have other
- * causes.
- */
+/** The format of the request may be wrong. Errors about the key, a limit or the server have other causes. */
 function isRejected({ status }: UpstreamError): boolean {
   return status !== null && (status === 500 || (status < 500 && ![401, 402, 403, 429].includes(status)))
 }

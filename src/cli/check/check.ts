@@ -51,9 +51,7 @@ async function allFindings(
   return all
 }
 
-/**
- * A tier without models rejects every job. If the configuration file defines other models, the default tier user_free has none.
- */
+/** Tiers without models reject every job. The default tier user_free has none if the file defines other models. */
 function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
     models.length > 0

@@ -1,11 +1,11 @@
-/** The findings of `parley check`, and how they are printed. */
+/** Defines the findings of `parley check`, and prints them. */
 import { printable, printLine } from '../output.ts'
 
 export interface Finding {
   readonly ok: boolean
-  /** True if the subject works but could be better, or could not be verified. */
+  /** `warns` is true if the subject works but could be better, or if it could not be verified. */
   readonly warns?: boolean
-  /** The subject: `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
+  /** `about` names the subject: `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
   readonly about: string
   readonly check?: 'reachable' | 'key' | 'model' | 'answer' | 'roles' | 'json' | 'concurrency'
   readonly says: string

@@ -24,7 +24,7 @@ export interface Response {
   /** `text` is the unchanged body, and `json` is the parsed one. `json` is undefined if the body is not JSON. */
   readonly text: string
   readonly json: unknown
-  /** Where a redirect leads. The check does not follow redirects, because calls of jobs do not follow them either. */
+  /** Calls of jobs do not follow redirects, so the check does not follow this one. */
   readonly location: string | null
   readonly ms: number
 }
@@ -41,16 +41,13 @@ export type Probed = Response | Failure
 export interface ProbeOptions {
   readonly access: UpstreamAccess
   readonly timeoutMs: number
-  /** The `user-agent` header. It shows in the server's log that the request is not a call of a job. */
+  /** The `user-agent` header shows in the server's log that the request is not a call of a job. */
   readonly agent: 'parley-check' | 'parley-start'
   /** This JSON value is sent by POST. Without a body, the request is a GET. */
   readonly body?: unknown
   /** If the signal aborts the request, the result is a failure. */
   readonly signal?: AbortSignal
-  /**
-   * If true, the request carries neither the key nor headers, and accepts any certificate. It only finds out what the port
-   * speaks.
-   */
+  /** The request carries neither key nor headers, and accepts any certificate. It only finds out what the port speaks. */
   readonly anonymous?: true
 }
 
@@ -154,7 +151,7 @@ export type Verdict =
   | 'no credit'
   | 'model unknown'
   | 'not found'
-  /** A server error, for example because the model is still loading. */
+  /** The server has an error, for example because it is still loading the model. */
   | 'failing'
   /** The response is not from a completion endpoint. */
   | 'foreign'
@@ -188,9 +185,9 @@ export function namesMistake({ json }: Response): boolean {
 
 export interface ModelList {
   readonly ids: readonly string[]
-  /** False if the server has more pages of models. */
+  /** The list is incomplete if the server has more pages of models. */
   readonly isComplete: boolean
-  /** True for llama.cpp, which serves its one model under any name. */
+  /** llama.cpp serves its one model under any name. */
   readonly ignoresNames: boolean
 }
 
@@ -203,10 +200,7 @@ export function modelListOf({ status, json }: Response): ModelList | null {
   return { ids, isComplete: json.has_more !== true, ignoresNames: isLlamaCpp }
 }
 
-/**
- * Some lists use other names: Ollama adds the tag `latest`, Google adds the folder `models/`, and OpenRouter omits variants
- * such as `:free`.
- */
+/** Ollama adds the tag `latest`, Google the folder `models/`, and OpenRouter omits variants such as `:free`. */
 export function lists({ ids }: ModelList, model: string): boolean {
   const variant = /^(.+\/.+):(?:free|online|nitro|floor|exacto|extended|thinking|beta)$/.exec(model)?.[1]
   const names = [model, `${model}:latest`, `models/${model}`, ...(variant === undefined ? [] : [variant])]

@@ -1,6 +1,6 @@
 /**
- * The HTTP server of `parley listen`. It reads callbacks, rejects other requests, responds as the options require, and formats
- * callbacks for printing.
+ * Runs the HTTP server of `parley listen`, which reads callbacks, rejects other requests, and responds as the options require.
+ * Also formats callbacks for printing.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -19,7 +19,7 @@ const REQUEST_MS = 60_000
 
 interface SimulatedFailures {
   readonly status: number
-  /** How many callbacks fail at the beginning. Infinity means all. */
+  /** The first callbacks fail, up to this number. Infinity means all. */
   readonly first: number
   readonly retryAfterS: number | null
 }

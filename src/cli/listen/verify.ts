@@ -2,10 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 
-/**
- * The timestamp may differ from the clock by this many seconds, as in Standard Webhooks. An attacker can replay a recorded
- * callback only for this long.
- */
+/** As in Standard Webhooks, a recorded callback can be replayed only for this long. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
@@ -67,9 +64,7 @@ export class Verifier {
     return this.#found.secrets.some((secret) => verifies(secret, headers, body))
   }
 
-  /**
-   * A wrong secret and a changed body look the same. A changed body is more likely if the secret has verified other callbacks.
-   */
+  /** A wrong secret looks like a changed body, but not if the secret has verified other callbacks. */
   #mismatch(): string {
     const { says } = this.#found
     return this.#hasVerified

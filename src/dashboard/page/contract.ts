@@ -1,6 +1,6 @@
 /**
- * The types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. Imports from the
- * server are type-only, so a browser never loads code of the server through this module.
+ * Defines the types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. Imports
+ * from the server are type-only, so a browser never loads code of the server through this module.
  */
 
 import type { CallbackSummary } from '../../admin/job-view.ts'
@@ -33,7 +33,7 @@ export interface Receipt {
   readonly strict?: boolean
   readonly ignored?: readonly string[]
   readonly calls: readonly ReceiptCall[]
-  /** Present if a node crashed while it ran the job, so that calls may be missing. */
+  /** A node crashed while it ran the job, so calls may be missing. */
   readonly calls_lost?: true
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
@@ -45,14 +45,14 @@ export interface ReceiptCall {
   readonly ms: number
   /** Receipts of earlier versions have neither `roles` nor `json_mode`. */
   readonly roles?: 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
-  /** Also absent if the job requested text. */
+  /** `json_mode` is also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
-  /** Present if the answer was truncated at a length limit. */
+  /** The answer was truncated at a length limit. */
   readonly finish_reason?: 'length'
-  /** Present if the server rejected the format of the previous call. The value is what has changed since. */
+  /** The server rejected the format of the previous call. The value is what has changed since. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
-  /** Present if the connection broke during the call. */
+  /** The connection broke during the call. */
   readonly broke?: { readonly in_progress: number; readonly counts: boolean; readonly schema?: string }
 }
 

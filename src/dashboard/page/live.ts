@@ -12,7 +12,7 @@ export type Connection = 'connecting' | 'live' | 'reconnecting'
 export interface Live {
   readonly connection: Connection
   readonly overview: Overview | null
-  /** The metric samples of the last 15 minutes, oldest first. */
+  /** Contains the metric samples of the last 15 minutes, oldest first. */
   readonly points: readonly MetricSample[]
   /** The server's clock is ahead of the browser's by this many seconds. */
   readonly clockOffsetSeconds: number
@@ -153,7 +153,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 
 /** The stream is parsed here, because the browser's EventSource cannot send a token. */
 interface ServerEvent {
-  /** Empty for a comment, which only keeps the connection alive. */
+  /** The name is empty for a comment, which only keeps the connection alive. */
   readonly name: string
   readonly data: string
 }

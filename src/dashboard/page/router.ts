@@ -1,10 +1,10 @@
-/** The URLs of the pages below `/dashboard`, and navigation in the browser without loading a new document. */
+/** Defines the URLs of the pages below `/dashboard`, and navigates without loading a new document. */
 import { useEffect, useState } from 'preact/hooks'
 
 export const HOME = '/dashboard'
 
 export interface Place {
-  /** The path segments below `/dashboard`, such as `['jobs', ID]`. The overview has none. */
+  /** `parts` contains the path segments below `/dashboard`, such as `['jobs', ID]`. The overview has none. */
   readonly parts: readonly string[]
   readonly query: URLSearchParams
 }
@@ -12,7 +12,7 @@ export interface Place {
 const listeners = new Set<() => void>()
 let hasMoved = false
 
-/** True if a link inside the dashboard led to the current page. The heading of the page then gets the focus. */
+/** Returns true if a link inside the dashboard led to the current page. The heading of the page then gets the focus. */
 export const hasNavigated = (): boolean => hasMoved
 
 export function address(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {

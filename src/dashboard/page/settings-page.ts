@@ -1,4 +1,4 @@
-/** The page of the effective settings, which is read-only. */
+/** Renders the page of the effective settings, which is read-only. */
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
 import { CopyButton } from './parts/copy-and-save.ts'

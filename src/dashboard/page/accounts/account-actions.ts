@@ -1,4 +1,4 @@
-/** The admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
+/** Offers the admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'

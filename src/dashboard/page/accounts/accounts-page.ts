@@ -1,4 +1,7 @@
-/** The pages of all accounts with their keys, and of one account with its state, caps, usage, webhook, keys and admin actions. */
+/**
+ * Renders the pages of all accounts with their keys, and of one account with its state, caps, usage, webhook, keys and admin
+ * actions.
+ */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -53,10 +56,7 @@ export function AccountsPage() {
     <${KeysPanel} keys=${keys} title="Keys" onChange=${reload} />`
 }
 
-/**
- * The list has only the most frequent actions: setting the tier, and showing the signing secret. The page of an account has all
- * of them.
- */
+/** The list has only the most frequent actions. The page of an account has all of them. */
 const columnsWith = (onChange: () => void): Columns<Account> => [
   [
     'Account',
@@ -247,10 +247,7 @@ const REASONS: Readonly<Record<HeldBack['reason'], string>> = {
   memory: 'Its next large job waits for memory.',
 }
 
-/**
- * The reason applies only to the node that served the page. Other nodes decide for themselves whether they delay the account's
- * jobs.
- */
+/** The reason applies only to the node that served the page, because each node decides for itself. */
 export function reasonText({ reason }: HeldBack): string {
   return REASONS[reason]
 }

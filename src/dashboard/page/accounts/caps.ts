@@ -58,7 +58,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
       onChange()
     },
   )
-  // The fields keep the saved values until the account has been loaded again.
+  // If the fields were reset at once, they would show the old values until the account has been loaded again.
   useEffect(() => {
     if (isSaved.current) setEdited({})
     isSaved.current = false
@@ -84,7 +84,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
 
 interface CapFieldProps {
   readonly label: string
-  /** The tier's cap as text. Null means that the cap is not known. */
+  /** `ofTier` is the tier's cap as text. Null means that the cap is not known. */
   readonly ofTier: string | null
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void

@@ -1,6 +1,6 @@
 /**
- * The keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that creates a
- * key. The server stores only a hash of a key, so a new key can be shown only once.
+ * Shows the keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that
+ * creates a key. The server stores only a hash of a key, so a new key can be shown only once.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'

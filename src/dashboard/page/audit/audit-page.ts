@@ -1,4 +1,4 @@
-/** The page of the audit log, newest entries first. */
+/** Renders the page of the audit log, newest entries first. */
 import { html } from 'htm/preact'
 import type { AuditEntry, AuditList } from '../contract.ts'
 import { dateAndTime, shortId } from '../format.ts'

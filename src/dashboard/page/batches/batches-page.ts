@@ -1,4 +1,4 @@
-/** The pages of all batches, with filters, and of one batch with its progress, problems, running lines and results. */
+/** Renders the pages of all batches, with filters, and of one batch with its progress, problems, running lines and results. */
 import { html } from 'htm/preact'
 import { admin, download } from '../api.ts'
 import type { BatchDetails, BatchFile, BatchList, BatchSummary } from '../contract.ts'

@@ -1,4 +1,4 @@
-/** The page of all callbacks, which can be filtered by state, and the page of one callback. */
+/** Renders the page of all callbacks, which can be filtered by state, and the page of one callback. */
 import { html } from 'htm/preact'
 import { admin } from '../api.ts'
 import {

@@ -1,6 +1,6 @@
 /**
- * The conversation, the answer and the receipt of a job. The audit log records each read of them, so they are loaded only on
- * request.
+ * Shows the conversation, the answer and the receipt of a job. The audit log records each read of them, so they are loaded only
+ * on request.
  */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'

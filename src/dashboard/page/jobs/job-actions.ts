@@ -1,4 +1,4 @@
-/** The admin actions on jobs: cancel a job, rerun or delete a finished job, and rerun all jobs that a search finds. */
+/** Offers the admin actions on jobs: cancel a job, rerun or delete a finished job, and rerun all jobs that a search finds. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -61,7 +61,7 @@ export function RerunJob({ job, onChange }: JobActionProps) {
 interface RerunJobsProps {
   /** An empty filter matches all jobs. */
   readonly filters: { readonly account: string; readonly model: string; readonly status: string }
-  /** The start of the time range in Unix seconds. Null means any time. */
+  /** The time range starts at this Unix time. Null means any time. */
   readonly from: number | null
   readonly onChange: () => void
 }

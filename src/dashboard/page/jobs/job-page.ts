@@ -1,4 +1,4 @@
-/** The page of one job: its facts and timeline, and its contents on request. */
+/** Renders the page of one job: its facts and timeline, and its contents on request. */
 import { html } from 'htm/preact'
 import { Attempts, ReplayButton } from '../callbacks/callbacks-page.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
@@ -143,10 +143,7 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
   return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
 }
 
-/**
- * The server describes events in text, such as `failed: model_error` or `attempt 2: 503, 12 ms`, so the text determines the CSS
- * class.
- */
+/** The server describes events in text, such as `failed: model_error` or `attempt 2: 503, 12 ms`. */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''
   if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'

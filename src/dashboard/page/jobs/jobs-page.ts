@@ -1,4 +1,4 @@
-/** The page of all jobs, newest first. Its URL contains the filters. */
+/** Renders the page of all jobs, newest first. Its URL contains the filters. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'
@@ -88,9 +88,9 @@ interface JobFilters {
   readonly account: string
   readonly status: string
   readonly model: string
-  /** Pairs separated by spaces, such as `customer=acme team=a`. */
+  /** `metadata` contains pairs separated by spaces, such as `customer=acme team=a`. */
   readonly metadata: string
-  /** A key of TIMES. An empty text means any time. */
+  /** `time` is a key of TIMES. An empty text means any time. */
   readonly time: string
 }
 

@@ -1,4 +1,4 @@
-/** The charts of the overview. Each chart groups metric samples into equal time steps. */
+/** Draws the charts of the overview. Each chart groups metric samples into equal time steps. */
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
 import type { MetricSample, Percentiles } from '../contract.ts'
@@ -8,7 +8,7 @@ import { Chart, type Series } from '../parts/chart.ts'
 export interface ChartsProps {
   readonly points: readonly MetricSample[]
   readonly now: number
-  /** The time range of the charts, in seconds. */
+  /** The charts show a time range of this many seconds. */
   readonly span: number
 }
 
@@ -93,7 +93,7 @@ function tokensOf(buckets: Buckets, points: readonly MetricSample[]): Series[] {
 }
 
 interface Buckets {
-  /** When each step starts, in Unix seconds. */
+  /** Each step starts at one of these Unix times. */
   readonly times: readonly number[]
   readonly stepSeconds: number
   readonly points: readonly (readonly MetricSample[])[]

@@ -1,4 +1,4 @@
-/** The start page: the state of the server and of the model servers, now and during the last minutes. */
+/** Renders the start page: the state of the server and of the model servers, now and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { reasonText } from '../accounts/accounts-page.ts'

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks'
 interface Announcement {
   readonly text: string
   readonly isError: boolean
-  /** False if the page shows the result anyway. Only screen readers then need the announcement. */
+  /** `isShown` is false if the page shows the result anyway. Only screen readers then need the announcement. */
   readonly isShown: boolean
   readonly number: number
 }

@@ -1,5 +1,5 @@
 /**
- * A chart over time, which uPlot draws on a canvas. The legend shows values as text, and a table shows all of them, for people
+ * Draws a chart over time on a canvas, with uPlot. The legend shows values as text, and a table shows all of them, for people
  * who cannot see the canvas.
  */
 // `format.ts` corrects the browser's language, so browsers must run it before uPlot.
@@ -12,7 +12,7 @@ import { onThemeChange } from '../theme.ts'
 
 export interface Series {
   readonly label: string
-  /** The name of a custom property in styles/colours.css, such as `--good`. */
+  /** `color` names a custom property in styles/colours.css, such as `--good`. */
   readonly color: string
   /** Each time has one value. Null means that there is none. */
   readonly values: readonly (number | null)[]
@@ -21,7 +21,7 @@ export interface Series {
 interface ChartProps {
   readonly title: string
   readonly unit: string
-  /** Unix seconds, ascending, at equal intervals. */
+  /** The times are Unix seconds, ascending, at equal intervals. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
   readonly format: (value: number) => string

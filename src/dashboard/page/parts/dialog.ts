@@ -1,6 +1,6 @@
 /**
- * Modal dialogs, and admin actions that run when the operator confirms a dialog. The browser's `dialog` element keeps the focus
- * inside, restores it afterwards, and closes with Escape.
+ * Renders modal dialogs, and runs admin actions when the operator confirms a dialog. The browser's `dialog` element keeps the
+ * focus inside, restores it afterwards, and closes with Escape.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
@@ -37,7 +37,7 @@ interface ConfirmProps {
   /** Explains in one or two sentences what will happen. */
   readonly children: ComponentChildren
   readonly action: string
-  /** The label of the button that closes the dialog. Without a label, it is *Cancel*. */
+  /** `back` labels the button that closes the dialog. Without it, the button is *Cancel*. */
   readonly back?: string
   readonly danger?: boolean
   readonly busy?: boolean

@@ -1,4 +1,4 @@
-/** Form fields with labels, hints and errors: for text, for choices, for a tier, and for scrubbing after a deletion. */
+/** Renders form fields with labels, hints and errors: for text, for choices, for a tier, and for scrubbing after a deletion. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useState } from 'preact/hooks'

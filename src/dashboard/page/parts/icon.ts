@@ -1,4 +1,6 @@
-/** Icons in the colour of the text, and the logo. Screen readers ignore the icons, because each has a label next to it. */
+/**
+ * Renders icons in the colour of the text, and the logo. Screen readers ignore the icons, because each has a label next to it.
+ */
 import { html } from 'htm/preact'
 
 const PATHS = {

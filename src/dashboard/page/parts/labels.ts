@@ -1,4 +1,4 @@
-/** Labels: a state as a coloured word, and a time relative to now. */
+/** Renders labels: a state as a coloured word, and a time relative to now. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { dateAndTime, NONE, relative } from '../format.ts'

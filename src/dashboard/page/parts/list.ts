@@ -1,4 +1,4 @@
-/** Lists that come in pages: their state, the buttons for paging, and a search by account. */
+/** Renders lists that come in pages: their state, the buttons for paging, and a search by account. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -9,10 +9,7 @@ import { TextField } from './field.ts'
 interface ListPage {
   readonly more: boolean
   readonly next: string | null
-  /**
-   * False if the search stopped before it found a full page. A search examines a limited number of rows, so rare matches are
-   * spread over several pages.
-   */
+  /** `complete` is false if the search reached its limit of rows. Rare matches are on several pages. */
   readonly complete?: boolean
 }
 
@@ -20,7 +17,7 @@ type Filters = Readonly<Record<string, string>>
 
 export interface List<T> extends Resource<T> {
   readonly isFirst: boolean
-  /** Null while the list is being loaded. */
+  /** `pages` is null while the list is being loaded. */
   readonly pages: unknown
 }
 

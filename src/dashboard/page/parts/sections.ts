@@ -1,4 +1,4 @@
-/** The parts of a page: its heading, panels with their own headings, and lists of facts. */
+/** Renders the parts of a page: its heading, panels with their own headings, and lists of facts. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
@@ -6,7 +6,7 @@ import { hasNavigated } from '../router.ts'
 
 interface PageTitleProps {
   readonly title: string
-  /** The title of the browser tab, if it differs from the heading. */
+  /** `tab` is the title of the browser tab, if it differs from the heading. */
   readonly tab?: string
   readonly children?: ComponentChildren
 }

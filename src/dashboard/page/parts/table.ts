@@ -1,4 +1,4 @@
-/** A table whose columns are declared once, for the header and the rows. */
+/** Renders a table whose columns are declared once, for the header and the rows. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 
@@ -16,7 +16,7 @@ interface TableProps<Row> {
   readonly rows: readonly Row[]
   /** The key must identify a row even if rows move. Without keys, rows must not move. */
   readonly keyOf?: (row: Row) => string | number
-  /** The index of the column that contains the names of the rows. */
+  /** `names` is the index of the column that contains the names of the rows. */
   readonly names?: number
   readonly class?: string
 }

@@ -1,4 +1,4 @@
-/** The API key that the playground uses, with its account, tier and limits, and the panel that asks for a key. */
+/** Keeps the API key that the playground uses, with its account, tier and limits, and asks for a key. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin, callWithKey } from '../api.ts'
@@ -17,7 +17,7 @@ export interface Me {
 
 export interface PlaygroundCaller {
   readonly key: string | null
-  /** Null until the tier and the limits of the key are loaded. */
+  /** `me` is null until the tier and the limits of the key are loaded. */
   readonly me: Me | null
   readonly error: ApiError | null
   readonly use: (key: string) => void

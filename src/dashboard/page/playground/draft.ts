@@ -1,4 +1,7 @@
-/** The request that the playground edits, and the examples to start from. The session storage of the tab keeps the request. */
+/**
+ * Defines the request that the playground edits, and the examples to start from. The session storage of the tab keeps the
+ * request.
+ */
 import { type IgnoredKeywords, meetsStrictRules, readSchema } from 'parley-json-schema'
 import type { Message, Role } from '../contract.ts'
 
@@ -11,7 +14,7 @@ export interface Draft {
   readonly model: string
   readonly messages: readonly DraftMessage[]
   readonly format: 'text' | 'json'
-  /** The text of the schema field. If the text is empty, any JSON value is accepted. */
+  /** `schema` is the text of the schema field. If the text is empty, any JSON value is accepted. */
   readonly schema: string
   readonly mode: 'single' | 'batch'
   readonly copies: number
@@ -102,7 +105,7 @@ function parsedOr(text: string): unknown {
 interface Example {
   readonly name: string
   readonly draft: Partial<Draft>
-  /** True if the example works only with the built-in simulator. */
+  /** The example works only with the built-in simulator. */
   readonly simulated?: true
 }
 

@@ -54,18 +54,16 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
 
 interface RowProps {
   readonly of: DraftMessage
-  /** The position of the message, from 1. */
+  /** Messages count from 1. */
   readonly number: number
   readonly isLast: boolean
   readonly onChange: (change: Partial<DraftMessage>) => void
   readonly onMove: (by: number) => void
-  /** Null if the conversation has only this message. */
+  /** `onRemove` is null if the conversation has only this message. */
   readonly onRemove: (() => void) | null
 }
 
-/**
- * The buttons for moving use `aria-disabled`, because a button that becomes `disabled` when it is pressed would lose the focus.
- */
+/** A button that becomes `disabled` when it is pressed loses the focus, so these buttons use `aria-disabled`. */
 function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRemove }: RowProps) {
   const field = useId()
   return html`<li class=${`message said-by-${role}`} data-message=${id}>

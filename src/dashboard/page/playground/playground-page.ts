@@ -1,4 +1,6 @@
-/** The playground: edits a request, sends it through the API for callers, and shows its jobs with their answers. */
+/**
+ * Renders the playground, which edits a request, sends it through the API for callers, and shows its jobs with their answers.
+ */
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import type { EffectiveSettings, Status } from '../contract.ts'
@@ -26,7 +28,7 @@ import { BatchFields, MessageEditor } from './message-editor.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
 import { cancelOpen, isOpen, type WatchedJob, type Watching, watchBatch, watchSingle } from './watch.ts'
 
-/** Applies until the limits of the key are known. */
+/** The default applies until the limits of the key are known. */
 const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
@@ -201,10 +203,7 @@ interface SchemaEditorProps {
   readonly onChange: (schema: string) => void
 }
 
-/**
- * Screen readers announce the result of the check after this pause in typing. An announcement after each key would be too
- * frequent.
- */
+/** Announcing the result of the check after each key would be too frequent, so a pause must come first. */
 const TYPING_PAUSE_MS = 500
 
 function SchemaEditor({ schema, onChange }: SchemaEditorProps) {

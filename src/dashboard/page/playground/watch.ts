@@ -7,10 +7,10 @@ import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
 
 export interface WatchedJob {
-  /** Null until the ID is known. The response to a synchronous request arrives only when the job has finished. */
+  /** `jobId` is null until it is known. The response to a synchronous request arrives only when the job has finished. */
   readonly jobId: string | null
   readonly status: Status | 'sent'
-  /** The milliseconds from the request until each status was first seen. */
+  /** `seen` contains the milliseconds from the request until each status was first seen. */
   readonly seen: Readonly<Partial<Record<Status, number>>>
   readonly content: unknown
   readonly error: JobError | null
@@ -137,10 +137,7 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
   }
 }
 
-/**
- * The reads use at most half of the tier's read rate. While a job is pending, each read waits only briefly, so that the status
- * `assigned` is seen.
- */
+/** Uses half of the tier's read rate. Reads of a pending job are short, so that the status `assigned` is seen. */
 async function follow(run: Run): Promise<void> {
   const { me, key, signal } = run.options
   const pauseMs = Math.max(MIN_PAUSE_MS, 60_000 / (me.limits.reads_per_minute / 2))
@@ -179,10 +176,7 @@ export async function cancelOpen({ jobs }: Watching, key: string): Promise<void>
   )
 }
 
-/**
- * The response to a synchronous request comes late, so the admin API is searched for the job meanwhile. If several new jobs
- * match, none of them is used.
- */
+/** Finds the job ID before the response comes. If several new jobs match, none of them is used. */
 async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
   const { account } = run.options.me
   const from = String(Math.floor(serverNow()) - 1)

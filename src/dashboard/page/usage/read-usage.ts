@@ -10,11 +10,11 @@ export interface UsageFilters {
 }
 
 export interface UsageRead {
-  /** Null until the first step is complete. */
+  /** `rows` is null until the first step is complete. */
   readonly rows: readonly UsageRow[] | null
-  /** Where the next step continues. Null means that everything is loaded. */
+  /** The next step continues after this row. Null means that everything is loaded. */
   readonly next: string | null
-  /** The currency of costs. Null means that none is configured. */
+  /** Costs are in this currency. Null means that none is configured. */
   readonly currency: string | null
   readonly error: ApiError | null
   readonly reload: () => void

@@ -1,6 +1,6 @@
 /**
- * The page of usage: a bar chart of one month, and below it each month with its totals and a row for each account and model.
- * The URL contains the filters.
+ * Renders the page of usage: a bar chart of one month, and below it each month with its totals and a row for each account and
+ * model. The URL contains the filters.
  */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useState } from 'preact/hooks'
@@ -93,7 +93,7 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
 interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
   readonly currency: string | null
-  /** The last month, if only a part of it is loaded. */
+  /** The last month is cut if only a part of it is loaded. */
   readonly cut: string | null
 }
 
