@@ -8,7 +8,7 @@ import { isTokenAccepted } from './api.ts'
 import { announce } from './parts/announce.ts'
 import { Dialog } from './parts/dialog.ts'
 import { TextField } from './parts/field.ts'
-import { Icon, Logo } from './parts/icon.ts'
+import { Icon, Logo } from './parts/labels.ts'
 import { apiError } from './resource.ts'
 import {
   onSessionChange,

@@ -5,11 +5,9 @@ import type { BatchDetails, BatchFile, BatchList, BatchSummary } from '../contra
 import { amount, bytes, count, dateAndTime, duration, exact, figure, NONE, shortId } from '../format.ts'
 import { CopyButton, saveAs } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, useAction } from '../parts/dialog.ts'
-import { Icon } from '../parts/icon.ts'
-import { Badge, Time } from '../parts/labels.ts'
-import { AccountSearch, useList } from '../parts/list.ts'
+import { Badge, Icon, Time } from '../parts/labels.ts'
+import { AccountSearch, type Columns, Table, useList } from '../parts/list.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'
-import { type Columns, Table } from '../parts/table.ts'
 import { Empty, StateOf, useReloadWhile, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 

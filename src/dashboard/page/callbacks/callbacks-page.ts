@@ -11,11 +11,9 @@ import {
 import { dateAndTime, duration, pretty, shortId } from '../format.ts'
 import { CodeBlock, CopyButton } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, useAction } from '../parts/dialog.ts'
-import { Icon } from '../parts/icon.ts'
-import { Badge, Time } from '../parts/labels.ts'
-import { AccountSearch, useList } from '../parts/list.ts'
+import { Badge, Icon, Time } from '../parts/labels.ts'
+import { ACTIONS, AccountSearch, type Columns, NOTHING, Table, useList } from '../parts/list.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'
-import { ACTIONS, type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 

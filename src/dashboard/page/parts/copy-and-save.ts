@@ -1,7 +1,7 @@
 /** Takes data out of the page: a button that copies a text, preformatted text with such a button, and saving as a file. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
-import { Icon } from './icon.ts'
+import { Icon } from './labels.ts'
 
 export interface CopyButtonProps {
   readonly text: string

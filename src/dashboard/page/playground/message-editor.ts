@@ -4,7 +4,7 @@ import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { ROLES, type Role } from '../contract.ts'
 import { announce } from '../parts/announce.ts'
 import { TextField } from '../parts/field.ts'
-import { Icon } from '../parts/icon.ts'
+import { Icon } from '../parts/labels.ts'
 import { type Draft, type DraftMessage, INPUT, message, variantsOf } from './draft.ts'
 
 export interface MessageEditorProps {
