@@ -12,8 +12,8 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/chunked-search.ts'
 import { withOperatorStore } from './database.ts'
+import { CommandError, counted, printable, printLine, table, timeOf } from './input-output.ts'
 import type { DefaultOptions } from './options.ts'
-import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
 
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300

@@ -3,7 +3,6 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from '../job/field-rules.ts'
 import { PRIORITIES } from '../job/priority.ts'
 import type { BatchOptions } from './batch/batch.ts'
-import { FORMATS } from './batch/row.ts'
 import type {
   CancelBatchOptions,
   CreateBatchOptions,
@@ -13,11 +12,17 @@ import type {
 } from './batches/batches.ts'
 import type { JobOptions, ListJobsOptions } from './call/job.ts'
 import type { SendOptions } from './call/send.ts'
-import { addServerOptions, EXIT_CODES_HELP, examples, numberFrom } from './options.ts'
+import {
+  addServerOptions,
+  EXIT_CODES_HELP,
+  examples,
+  MAX_ROWS,
+  numberFrom,
+  RESULT_FORMATS,
+} from './options.ts'
 
 const DEFAULT_MODEL = 'gpt-auto'
 const JOB_STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
-const MAX_LISTED = 10_000
 const MAX_WAIT_S = 31_536_000
 
 const SEND_HELP = `
@@ -136,7 +141,7 @@ export function addJobList(command: Command, exit: (code: number) => void): void
       .description("over HTTP: list the jobs of the API key's account, newest first")
       .addOption(new Option('--status <status>', 'only jobs with this status').choices([...JOB_STATUSES]))
       .option('--metadata <pair>', 'only jobs with KEY=VALUE in their metadata; may be repeated', addPair)
-      .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_LISTED), 20)
+      .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_ROWS), 20)
       .option('--json', 'print a JSON array'),
   )
     .addHelpText('after', LIST_HELP)
@@ -172,7 +177,9 @@ function addBatch(command: Command, exit: (code: number) => void): void {
       .argument('<file>', 'JSON lines, one job per line; - is standard input')
       .option('--out <file>', 'file for the results (default: FILE.results.jsonl); - is standard output')
       .addOption(
-        new Option('--format <format>', 'format of the results').choices([...FORMATS]).default('parley'),
+        new Option('--format <format>', 'format of the results')
+          .choices([...RESULT_FORMATS])
+          .default('parley'),
       )
       .option(
         '--model <from=to>',
@@ -267,7 +274,7 @@ function addBatches(group: Command, exit: (code: number) => void): void {
     group
       .command('list')
       .description('list the batches of the account, newest first')
-      .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_LISTED), 20)
+      .option('--limit <count>', 'list at most this many', numberFrom(1, MAX_ROWS), 20)
       .option('--json', 'print a JSON array'),
   )
     .addHelpText(...examples("parley batches list --json | jq -r '.[].id'"))

@@ -1,6 +1,6 @@
 /** `parley completion` prints a script with which a shell completes commands, options and values. */
 import { Argument, type Command, type Option } from 'commander'
-import { printLine } from './output.ts'
+import { printLine } from './input-output.ts'
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
 type Shell = keyof typeof SCRIPTS

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { folderForTest } from '../../test/support/backup-files.ts'
 import { type PasswordSource, withPassword } from './copy.ts'
-import { CommandError } from './output.ts'
+import { CommandError } from './input-output.ts'
 
 const ADDRESS = 'postgres://parley@db.example/parley?sslmode=require'
 const from = (file?: string): PasswordSource => ({ option: '--from', variable: 'FROM', file })

@@ -11,8 +11,8 @@ import { DatabaseProblem } from '../store/database-problem.ts'
 import { isPostgres, openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
 import { databaseName, Progress } from './database.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
 import type { DefaultOptions } from './options.ts'
-import { CommandError, printError, printLine } from './output.ts'
 
 export interface CopyOptions extends DefaultOptions {
   readonly from: string

@@ -7,8 +7,8 @@ import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../sto
 import type { OperatorStore } from '../store/operator-store.ts'
 import type { Restored, WriteOptions } from '../store/sqlite/backup.ts'
 import type { DatabaseSummary } from '../store/sqlite/database-summary.ts'
+import { CommandError, counted, printLine } from './input-output.ts'
 import type { DefaultOptions } from './options.ts'
-import { CommandError, counted, printLine } from './output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 export async function migrate({ json, config }: DefaultOptions): Promise<void> {

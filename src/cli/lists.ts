@@ -18,8 +18,8 @@ import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { withOperatorStore } from './database.ts'
+import { CommandError, printable, printLine, table, timeOf } from './input-output.ts'
 import { type DefaultOptions, USAGE_KEYS } from './options.ts'
-import { CommandError, printable, printLine, table, timeOf } from './output.ts'
 
 const PAGE_SIZE = 1000
 

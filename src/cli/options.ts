@@ -45,6 +45,10 @@ export function numberFrom(least: number, most: number): (text: string) => numbe
   }
 }
 
+/** The formats in which `parley batch` writes results. */
+export const RESULT_FORMATS = ['parley', 'openai'] as const
+export type ResultFormat = (typeof RESULT_FORMATS)[number]
+
 /** Scripts rely on these codes, so they must not change. */
 export const EXIT = {
   completed: 0,

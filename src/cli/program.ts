@@ -3,8 +3,8 @@ import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
 import { addClientCommands } from './client-commands.ts'
 import { addCompletion } from './completion.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
 import { addOperatorCommands } from './operator-commands.ts'
-import { CommandError, printError, printLine } from './output.ts'
 
 const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run

@@ -15,8 +15,8 @@ import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { withOperatorStore } from './database.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
 import type { DefaultOptions } from './options.ts'
-import { CommandError, printError, printLine } from './output.ts'
 
 export interface ActionOptions extends DefaultOptions {
   readonly yes?: true

@@ -13,7 +13,7 @@ import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import { VERSION } from '../version.ts'
 import type { CheckedUpstream, reach } from './check/upstream.ts'
-import { CommandError, printable, printLine } from './output.ts'
+import { CommandError, printable, printLine } from './input-output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 /** The first start prints an example with this model, if the model is configured. */
@@ -213,8 +213,7 @@ async function reportModelServers(
   signal: AbortSignal,
 ): Promise<void> {
   if (configuration.simulated) return
-  const { reach } = await import('./check/upstream.ts')
-  const { usedUpstreams } = await import('./check/upstream.ts')
+  const { reach, usedUpstreams } = await import('./check/upstream.ts')
   const shown = maskedSettings(configuration.settings).upstreams
   await Promise.all(
     usedUpstreams(configuration, env).map(async (upstream) => {

@@ -9,21 +9,19 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Me, Parley } from '../../../client/src/index.ts'
 import { clientError, connect, interruptible, serverUrl } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { EXIT, type ServerOptions } from '../options.ts'
-import { CommandError, counted, printable, printError } from '../output.ts'
-import { readInput } from '../read-input.ts'
+import { CommandError, counted, printable, printError, readInput } from '../input-output.ts'
+import { EXIT, type ResultFormat, type ServerOptions } from '../options.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
-import { Journal, type RunHeader } from './journal.ts'
+import { Journal, type RowStatus, type RunHeader } from './journal.ts'
 import { startReport } from './report.ts'
 import { isDevice, rowsOf, writeResults } from './results.ts'
-import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
 const MAX_PRINTED = 20
 
 export interface BatchOptions extends ServerOptions {
   readonly out?: string
-  readonly format: Format
+  readonly format: ResultFormat
   readonly model?: ReadonlyMap<string, string>
   readonly drop?: readonly string[]
   readonly concurrency: number

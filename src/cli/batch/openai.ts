@@ -3,7 +3,7 @@ import type { BatchJob, Message, Options, ResponseFormat } from '../../../client
 import { jobOptions } from '../../job/options.ts'
 import { ANY_OBJECT } from '../../job/response-format.ts'
 import { isObject } from '../../json-object.ts'
-import type { Row } from './row.ts'
+import type { Row } from './journal.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

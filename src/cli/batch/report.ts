@@ -1,6 +1,6 @@
 /** Shows the progress of `parley batch` on standard error: a bar on a terminal, otherwise a line every ten seconds. */
 import { SingleBar } from 'cli-progress'
-import { printError } from '../output.ts'
+import { printError } from '../input-output.ts'
 
 const LINE_EVERY_MS = 10_000
 const BAR_PER_SECOND = 5

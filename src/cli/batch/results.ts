@@ -3,11 +3,11 @@ import { statSync } from 'node:fs'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
-import { CommandError } from '../output.ts'
+import { CommandError } from '../input-output.ts'
+import type { ResultFormat } from '../options.ts'
 import type { Input } from './input.ts'
-import type { Journal } from './journal.ts'
+import { invalidRow, type Journal, type Row } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
-import { type Format, invalidRow, type Row } from './row.ts'
 
 const ROWS_PER_WRITE = 500
 
@@ -79,7 +79,7 @@ function writeOut(text: string, howToRetry: string): Promise<void> {
 export function* rowsOf(
   { lines, jobs, invalid }: Input,
   journal: Journal,
-  format: Format,
+  format: ResultFormat,
 ): Generator<string> {
   const problems = new Map(invalid.map((line) => [line.index, line]))
   const inputJobs = new Map(jobs.map((job) => [job.index, job]))

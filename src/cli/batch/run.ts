@@ -10,10 +10,9 @@ import {
   type Parley,
   PermissionError,
 } from '../../../client/src/index.ts'
+import { CommandError } from '../input-output.ts'
 import { EXIT } from '../options.ts'
-import { CommandError } from '../output.ts'
-import type { Journal } from './journal.ts'
-import { endedRow, expiredRow, invalidRow } from './row.ts'
+import { endedRow, expiredRow, invalidRow, type Journal } from './journal.ts'
 
 /** With pauses of up to eight seconds, these retries take about five minutes. Waits for jobs tolerate an outage for as long. */
 const RETRIES = 60

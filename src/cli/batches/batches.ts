@@ -7,7 +7,6 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type Report, startReport } from '../batch/report.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { EXIT, type ServerOptions } from '../options.ts'
 import {
   CommandError,
   counted,
@@ -17,7 +16,8 @@ import {
   printLine,
   table,
   timeOf,
-} from '../output.ts'
+} from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {

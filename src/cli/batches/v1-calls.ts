@@ -6,8 +6,8 @@ import { buffer } from 'node:stream/consumers'
 import { isObject, type JsonObject, parseIfJson } from '../../json-object.ts'
 import { VERSION } from '../../version.ts'
 import { apiKeyOf, connect, serverUrl } from '../call/connection.ts'
+import { CommandError, printable } from '../input-output.ts'
 import { EXIT, type ServerOptions } from '../options.ts'
-import { CommandError, printable } from '../output.ts'
 
 export interface UploadedFile {
   readonly id: string

@@ -16,8 +16,8 @@ import {
 } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { VERSION } from '../../version.ts'
+import { CommandError, printError } from '../input-output.ts'
 import { EXIT, type ServerOptions } from '../options.ts'
-import { CommandError, printError } from '../output.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 
 /** `PARLEY_LOG` turns on the client's log. The log goes to standard error, because standard output is for answers. */

@@ -8,8 +8,8 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
+import { CommandError, printable, printError, printLine, printText, table, timeOf } from '../input-output.ts'
 import { EXIT, type ServerOptions } from '../options.ts'
-import { CommandError, printable, printError, printLine, printText, table, timeOf } from '../output.ts'
 import { connect, interruptible } from './connection.ts'
 
 export interface JobOptions extends ServerOptions {

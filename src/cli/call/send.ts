@@ -1,9 +1,8 @@
 /** `parley send` sends one message to a server and prints the answer. */
 import type { CreatedJob, Options, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
+import { CommandError, printError, printLine, readInput } from '../input-output.ts'
 import { EXIT, type ServerOptions } from '../options.ts'
-import { CommandError, printError, printLine } from '../output.ts'
-import { readInput } from '../read-input.ts'
 import { connect, interruptible } from './connection.ts'
 import { printJob, printJson } from './job.ts'
 

@@ -1,5 +1,5 @@
 /** Defines the findings of `parley check`, and prints them. */
-import { printable, printLine } from '../output.ts'
+import { printable, printLine } from '../input-output.ts'
 
 export interface Finding {
   readonly ok: boolean
