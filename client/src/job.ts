@@ -108,7 +108,7 @@ export interface JobUsage {
   readonly model: string | null
   /** Counts the input tokens of all calls, as reported by the model server. */
   readonly input_tokens: number
-  /** Counts the input tokens that the model server had cached. They are also part of `input_tokens`. */
+  /** Counts the part of the input tokens that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
   /** The calls cost this much, in millionths of the currency. Absent if the model has no price. */
@@ -222,7 +222,8 @@ export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
   /**
-   * Pass it as `after` to get the next page. Null on the last page. A page can be short or empty although more pages follow.
+   * `next` is the `after` for the next page, and null on the last page. A page can be short or empty although more pages
+   * follow.
    */
   readonly next: string | null
 }
@@ -312,7 +313,7 @@ export interface Me {
   readonly reserved_cost?: number
   /** A finished job can be read for this many seconds. */
   readonly retention_seconds: number
-  /** An idempotency key is remembered for this many seconds. key is remembered. Absent from servers up to version 0.4. */
+  /** An idempotency key is remembered for this many seconds. Absent from servers up to version 0.4. */
   readonly idempotency_seconds?: number
   /** A suspended account can read its jobs, but cannot create jobs. */
   readonly suspended: boolean

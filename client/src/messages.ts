@@ -46,7 +46,7 @@ export interface CreateOptions extends CallOptions {
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** Limits the whole call to this many seconds. in seconds. If absent, the call waits until the job has finished. */
+  /** Limits the whole call to this many seconds. If absent, the call waits until the job has finished. */
   readonly timeout?: number | undefined
 }
 

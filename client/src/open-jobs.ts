@@ -1,6 +1,6 @@
 /** Holds the jobs that have not finished during a wait, in the order of the caller's IDs. IDs can be added during the wait. */
 
-/** The IDs are known at once, or that arrive over time. */
+/** The IDs are known at once, or arrive over time. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
 
 export class OpenJobs {

@@ -13,13 +13,12 @@ import { userAgent } from './user-agent.ts'
 
 export interface ParleyOptions {
   /**
-   * Locates the server. If absent, the environment variable `PARLEY_URL` is used, or `http://127.0.0.1:8080` if that is not
-   * set.
+   * Calls go to the server at this URL. If absent, the environment variable `PARLEY_URL` is used, or `http://127.0.0.1:8080`.
    */
   readonly baseUrl?: string | undefined
   /** Authenticates the calls. If absent, the environment variable `PARLEY_API_KEY` is used. */
   readonly apiKey?: string | undefined
-  /** Limits how often a call is retried after temporary failures. If absent, 4 times. */
+  /** Limits how often a call is retried after temporary failures: 4 times if absent. */
   readonly maxRetries?: number | undefined
   /** Limits each try to this many seconds, 30 if absent. For `create` and `createAndWait`, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined

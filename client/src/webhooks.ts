@@ -11,7 +11,7 @@ export type WebhookHeaders =
 export interface VerifyOptions<T = unknown> {
   /** The callback's timestamp may differ from the current time by this many seconds, 300 if absent. */
   readonly tolerance?: number | undefined
-  /** The callback was received at this time. If absent, now. */
+  /** The callback was received at this time. If absent, it is the current time. */
   readonly at?: Date | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
