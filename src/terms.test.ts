@@ -203,7 +203,7 @@ const QUAINT_IN_DOCUMENTS: Phrases = [
   [/takes? (?:it|them) along/, 'remove, end with'],
   [/is (?:as )?unknown as/, 'cannot be distinguished from'],
 ]
-/** Comments, docstrings and messages must also avoid these phrases. */
+/** Comments, docstrings and messages must avoid these phrases too. */
 const QUAINT_IN_CODE: Phrases = [
   ...QUAINT_PHRASES,
   [/of (?:ours|yours|theirs)/, 'our own, your own'],

@@ -112,7 +112,7 @@ export interface Pattern {
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** Holds the values that are neither objects nor arrays. For few values, a search is faster than a set. */
+  /** Holds the values that are neither objects nor arrays. It is null for few values, because a search is faster. */
   readonly index: ReadonlySet<unknown> | null
   readonly nested: readonly unknown[]
 }

@@ -84,7 +84,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/** Below this, a decimal number times a power of ten rounds to exactly its digits, because it has at most 15. */
+/** Below this, a scaled number has at most 15 digits, so scaling by a power of ten results in exactly its digits. */
 const EXACT = 1e15
 
 /** Returns infinity for a number that is written with an exponent. */
@@ -95,7 +95,7 @@ function decimalPlaces(value: number): number {
   return point < 0 ? 0 : text.length - point - 1
 }
 
-/** Returns an integer, and the power of ten by which to multiply it. */
+/** Returns an integer, and the exponent of the power of ten by which to multiply it. */
 function decimal(value: number): [bigint, number] {
   const [mantissa = '0', exponent = '0'] = value.toExponential().split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')

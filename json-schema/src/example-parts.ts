@@ -175,7 +175,7 @@ export function* exampleTexts(
   }
 }
 
-/** Text that is too short is also extended at its beginning and at its end. Many formats and patterns allow one. */
+/** Many rules allow longer text at one end, so short text is also extended at its beginning, and at its end. */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length

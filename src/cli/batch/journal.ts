@@ -21,7 +21,7 @@ import { CommandError } from '../input-output.ts'
 export type RowStatus = 'completed' | 'failed' | 'invalid' | 'expired'
 
 export interface Row {
-  /** Lines count from 1. */
+  /** Line numbers start at 1. */
   readonly line: number
   readonly custom_id?: string
   /** `job_id` is null if no job was created. */

@@ -31,7 +31,7 @@ export interface CalledTarget {
   readonly model: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** This setting contains the model's name. */
+  /** `modelSetting` names the setting that contains the model's name. */
   readonly modelSetting: string
   readonly names: SettingNames
 }
@@ -54,7 +54,7 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/** With fewer additional tokens, the instructions did not arrive. The most economical tokenizer counts four times as many. */
+/** With fewer additional prompt tokens, the instructions did not reach the model. Known tokenizers count at least 100. */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({

@@ -24,7 +24,7 @@ export interface Response {
   /** `text` is the unchanged body, and `json` is the parsed one. `json` is undefined if the body is not JSON. */
   readonly text: string
   readonly json: unknown
-  /** Calls of jobs do not follow redirects, so the check does not follow this one. */
+  /** The check does not follow redirects, because calls of jobs do not follow them either. */
   readonly location: string | null
   readonly ms: number
 }

@@ -19,7 +19,7 @@ const REQUEST_MS = 60_000
 
 interface SimulatedFailures {
   readonly status: number
-  /** The first callbacks fail, up to this number. Infinity means all. */
+  /** This many callbacks fail at the beginning. Infinity means all. */
   readonly first: number
   readonly retryAfterS: number | null
 }

@@ -56,7 +56,7 @@ interface CodeBlockProps {
   readonly copy?: boolean
 }
 
-/** The text can be focused, so that it can be scrolled with the keyboard. */
+/** The text must be focusable, so that it can be scrolled with the keyboard. */
 export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
   return html`<div class="code-block">
     <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>

@@ -54,7 +54,7 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
 
 interface RowProps {
   readonly of: DraftMessage
-  /** Messages count from 1. */
+  /** Message numbers start at 1. */
   readonly number: number
   readonly isLast: boolean
   readonly onChange: (change: Partial<DraftMessage>) => void

@@ -93,7 +93,7 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
 interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
   readonly currency: string | null
-  /** The last month is cut if only a part of it is loaded. */
+  /** `cut` is the last month, if only a part of it is loaded. */
   readonly cut: string | null
 }
 
