@@ -25,7 +25,7 @@ const RIVERS = ['Rhine', 'Nile', 'Amur']
 const secret = process.env.PARLEY_CALLBACK_SECRET ?? ''
 if (secret === '') throw new Error('PARLEY_CALLBACK_SECRET is not set')
 
-/** The payload that each job passes to its callback, so that the receiver knows which river the answer is about. */
+/** Each job passes this payload to its callback, so that the receiver knows which river the answer is about. */
 interface Payload {
   river: string
 }

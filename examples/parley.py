@@ -35,7 +35,7 @@ if not SECRET:
     raise SystemExit("PARLEY_CALLBACK_SECRET is empty")
 
 TOLERANCE_S = 300
-# The longest time that the server holds a read. The connection needs a little more.
+# The server holds a read for this long. The connection's timeout must be a little longer.
 WAIT_S = 60
 TRIES = 5
 
@@ -82,7 +82,7 @@ def text_job(content, **fields):
 
 
 def create_batch(jobs):
-    """Returns the IDs of the jobs, in the same order. Store the key with your work if the create must be safe across restarts of this program."""
+    """Returns the IDs of the jobs, in the same order. Store the key with your work if a restarted program must not create the jobs twice."""
     return call("POST", "/batches", jobs, idempotency_key=str(uuid.uuid4()))["job_ids"]
 
 
@@ -95,7 +95,7 @@ def wait(job_id):
 
 
 def cancel(job_id):
-    """Returns the job as it ended: perhaps it had its answer before it could be cancelled."""
+    """Returns the finished job, which may have had its answer before it could be cancelled."""
     try:
         return call("POST", f"/{job_id}/cancel")
     except Rejected as rejected:
@@ -142,7 +142,7 @@ def main():
     callback = {"callback_url": callback_url, "callback_payload": {"order": 7}}
     first, slow, with_callback = create_batch([
         text_job("Name a river."),
-        # An instruction for the built-in simulator, which a model does not know, and unique words, so that its answer is not in the cache.
+        # The built-in simulator follows this instruction, and a model does not know it. The unique words keep the answer out of the cache.
         text_job(f"[[delay 60s]] Take your time, {uuid.uuid4()}."),
         text_job("Name another river.", callback=callback),
     ])

@@ -43,10 +43,10 @@ call() {
   printf '%s\n' "$response"
 }
 
-# field NAME: the first value of this name in the JSON on standard input, a string without quotes in it. Use jq for more.
+# field NAME: prints the first value of this name in the JSON on standard input. The value must be a string without quotes. Use jq for more.
 field() { grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4; }
 
-# create CONTENT: prints the ID of a new job. The idempotency key makes it safe to retry: a repeated create returns the first job.
+# create CONTENT: prints the ID of a new job. The idempotency key makes it safe to retry: the server returns the first job again.
 # The content must not contain characters that JSON escapes. jq can escape any content: jq -n --arg content "$1" '{ role: "user", content: $content }'
 create() {
   callback=${PARLEY_CALLBACK_URL:+", \"callback\": { \"callback_url\": \"$PARLEY_CALLBACK_URL\", \"callback_payload\": { \"order\": 7 } }"}
@@ -71,7 +71,7 @@ demo() {
   echo "created $id"
   job=$(wait_for "$id")
   echo "waited: $(printf %s "$job" | field status)"
-  # The content has an instruction for the built-in simulator, and unique words, so that its answer is not in the cache.
+  # The built-in simulator follows the instruction in the content. The unique words keep the answer out of the cache.
   slow=$(create "[[delay 60s]] Take your time, $(openssl rand -hex 4).")
   echo "created $slow"
   job=$(call -X POST "$messages/$slow/cancel")

@@ -1,6 +1,6 @@
 /**
- * `npm run build` writes the package that a release publishes to `dist/`, for `npm pack ./json-schema/dist`. The clone imports
- * the sources by the package's name. Elsewhere Node runs only JavaScript from packages, so the exports differ.
+ * `npm run build` writes the package that a release publishes to `dist/`, for `npm pack ./json-schema/dist`. In the clone, the
+ * exports point to the sources. Node runs only JavaScript from packages, so the published exports differ.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -34,7 +34,6 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>
 }
 
-/** The parts of an OpenAPI document that this page needs. */
 export interface ApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
   readonly components: {
@@ -43,7 +42,7 @@ export interface ApiDocument {
   }
 }
 
-/** The routes in the order of the specification's numbers, and of our numbers for additional routes. */
+/** The routes are in the order of the specification's numbers. Routes that the specification lacks have our own numbers. */
 const ROUTES: readonly (readonly [method: string, path: string])[] = [
   ['post', '/api/v1/messages/batches'],
   ['get', '/api/v1/messages/{jobId}'],
@@ -54,7 +53,7 @@ const ROUTES: readonly (readonly [method: string, path: string])[] = [
   ['get', '/api/v1/me'],
 ]
 
-/** Every code of a failed job, and what it means. */
+/** Maps each code of a failed job to its meaning. */
 const JOB_ERRORS: Readonly<Record<string, string>> = {
   timeout: 'One run took longer than `jobs.run_timeout_seconds`, or a call to the model server timed out',
   deadline_exceeded: 'The job did not finish within its `complete_within`',
@@ -232,7 +231,7 @@ function fieldTable(
   return ['| field | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
 
-/** The section of the page that describes an object. */
+/** Maps objects to the sections of the page that describe them. */
 const SECTIONS: Readonly<Record<string, string>> = {
   ResponseFormat: '[format](#22-response_format)',
   Message: '[message](#23-a-message)',
@@ -279,7 +278,7 @@ function routeSection({ paths }: ApiDocument, number: string, method: string, pa
 
 const SHARED_PARAMETERS = ['include', 'wait', 'idempotency-key']
 
-/** Parameters that mean the same for several routes. */
+/** Parameters that mean the same for several routes are described once. */
 function sharedParameters({ paths }: ApiDocument): readonly Parameter[] {
   const all = ROUTES.flatMap(([method, path]) => paths[path]?.[method]?.parameters ?? [])
   return SHARED_PARAMETERS.flatMap((name) => all.find((parameter) => parameter.name === name) ?? [])
@@ -293,7 +292,7 @@ function parameterTable(parameters: readonly Parameter[]): string {
   return ['| parameter | type | meaning |', '|---|---|---|', ...rows].join('\n')
 }
 
-/** Statuses that any request may get. */
+/** Any request may get these statuses, so routes do not list them. */
 const EVERYWHERE = new Set(['400', '401', '405', '408', '413', '415', '431', '500', '503'])
 
 function routeRows({ paths }: ApiDocument): string {

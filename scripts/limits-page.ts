@@ -1,6 +1,6 @@
 /**
- * Every limit of a server, on one page: what it limits, for whom, where it is set, what happens beyond it, and the metric
- * that counts it. `docs/limits.md` is generated from this table, and tests compare it with the settings and the metrics.
+ * Lists every limit of a server: what it limits, for whom, where it is set, what happens beyond it, and the metric that counts
+ * it. `docs/limits.md` is generated from this table, and tests compare the table with the settings and the metrics.
  */
 import { OPEN_LINES } from '../src/batches/batch-runner.ts'
 import { DEFAULTS } from '../src/config/settings.ts'
@@ -20,19 +20,19 @@ const METADATA_LIMIT = `${METADATA.pairs} pairs, keys of ${METADATA.keyLength} c
 
 export interface Limit {
   readonly name: string
-  /** The setting's path; `tiers.NAME` and `upstreams.NAME` stand for any tier and upstream. */
+  /** In the setting's path, `tiers.NAME` and `upstreams.NAME` stand for any tier and upstream. */
   readonly setting?: string
   /** The value of a limit that no setting changes. */
   readonly fixed?: string
-  /** Absent if the limit is a number of what it is named after, or if `fixed` contains it. */
+  /** Absent if the limit counts what it is named after, or if `fixed` contains the unit. */
   readonly unit?: string
   /** What happens beyond the limit. */
   readonly beyond: string
-  /** The metric that shows that the limit is reached. Absent if `beyond` implies it, or if there is none. */
+  /** The metric that shows that the limit is reached. Absent if `beyond` implies the metric, or if there is none. */
   readonly metric?: string
 }
 
-/** Whom a limit counts for, in the order in which a request meets them. */
+/** The keys say whom the limits count for, in the order in which a request meets them. */
 export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
   'A connection': [
     {
@@ -380,7 +380,7 @@ function row(limit: Limit): string {
   return `| ${name} | ${place} | ${amount} | ${beyond} | ${metric === undefined ? '' : `\`${metric}\``} |\n`
 }
 
-/** The metric of a limit: its own, or the one that counts responses with its status, or jobs that failed with its code. */
+/** A limit without its own metric is counted by the status of responses, or by the code of failed jobs. */
 export function metricOf({ beyond, metric }: Limit): string | undefined {
   const [status] = /^\d{3}\b/.exec(beyond) ?? []
   const [, code] = /^the job fails with `(\w+)`/.exec(beyond) ?? []

@@ -161,7 +161,7 @@ function row(node: Node, path: string, defaults: readonly unknown[]): Row {
   return [`\`${path}\``, node.description ?? '', cell]
 }
 
-/** Empty for types without bounds, which the default shows, and for the usual range, which the page states once. */
+/** Types without bounds, which the default shows, and the usual range, which the page states, need no text. */
 function rangeOf(node: Node): string {
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``
   if (node.exclusiveMinimum !== undefined) return `> ${node.exclusiveMinimum}`

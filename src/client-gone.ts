@@ -1,2 +1,2 @@
-/** The status, in metrics, logs and traces, of a request whose client disconnected before the end of the response, as in nginx. */
+/** Metrics, logs and traces use this status, as nginx does, for a client that disconnected before the end of the response. */
 export const CLIENT_GONE = 499

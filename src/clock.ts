@@ -1,38 +1,38 @@
-/** Time, which is passed to all code that depends on it, so that tests can advance it instead of sleeping. */
+/** Defines the clock that is passed to all code that depends on time, so that tests can advance it instead of sleeping. */
 export interface Clock {
-  /** Wall-clock time in milliseconds since 1970, for times that are stored or shown. It can jump. */
+  /** Returns milliseconds since 1970, for times that are stored or shown. This clock can jump. */
   nowMs(): number
-  /** Milliseconds that never go back, for durations, leases and deadlines. */
+  /** Returns milliseconds that never go back, for durations, leases and deadlines. */
   steadyMs(): number
   /** Calls `callback` once after `ms`. Returns a function that cancels the timer. The timer does not keep the process alive. */
   after(ms: number, callback: () => void): () => void
   /**
-   * Like `after`, but at a moment that it shares with other timers: up to half a second earlier or later, and by less than half
-   * of `ms`. It is for polling, because waking an idle process once for several polls costs little more than for one. Absent in
-   * clocks for which this makes no difference.
+   * Works like `after`, but shares its moment with other timers, because waking an idle process once for several polls costs
+   * little more than for one. The moment is up to half a second earlier or later, and by less than half of `ms`. Clocks for
+   * which this makes no difference lack the function.
    */
   readonly about?: (ms: number, callback: () => void) => () => void
 }
 
-/** Timers of `about` end at multiples of one of these periods: the first that is not longer than the timer. */
+/** Timers of `about` end at multiples of a period: the first of these that is not longer than the timer. */
 const SHARED_MS = [1000, 500]
 
-/** A hundred thousand days. Added to any time, it results in a whole number of milliseconds that fits into every database. */
+/** Added to any time, these hundred thousand days result in a whole number of milliseconds that fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
-/** The longest delay of `setTimeout`, which would call back at once after a longer one. */
+/** After a longer delay than this, `setTimeout` would call back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** Converts seconds in requests and settings to whole milliseconds, which timers and databases need. */
+/** Converts seconds in requests and settings to whole milliseconds, because timers and databases need whole numbers. */
 export function wholeMs(seconds: number): number {
   return Math.min(Math.round(seconds * 1000), LONGEST_MS)
 }
 
-/** How often a timer for a wall-clock time checks the time, because the wall clock can jump. */
+/** The wall clock can jump, so a timer for a wall-clock time checks the clock at least this often. */
 const LONGEST_LOOK_MS = 60_000
 
 /**
- * Calls `callback` once when the wall clock has reached this time, at once if it already has. Returns a function that cancels
- * the call.
+ * Calls `callback` once when the wall clock has reached the time, or at once if the time has passed. Returns a function that
+ * cancels the call.
  */
 export function atTime(
   clock: Pick<Clock, 'nowMs' | 'after'>,
@@ -67,7 +67,7 @@ const realClock = {
 
 export const systemClock: Clock = { ...realClock, about: sharedMoments(realClock) }
 
-/** Creates the function `about` of a clock. All callbacks that are due at the same moment share one timer. */
+/** All callbacks that are due at the same moment share one timer. */
 export function sharedMoments(clock: Pick<Clock, 'steadyMs' | 'after'>): NonNullable<Clock['about']> {
   const dueAt = new Map<number, Set<{ readonly callback: () => void }>>()
   const addMoment = (atMs: number, nowMs: number) => {

@@ -6,14 +6,11 @@ import type { Clock } from './clock.ts'
 
 export interface LookupCacheOptions<Value> {
   readonly clock: Pick<Clock, 'steadyMs'>
-  /**
-   * How many milliseconds a value is used, counted from the start of its lookup. Changes made during the lookup are thus
-   * noticed in time.
-   */
+  /** The time counts from the start of a lookup, so that changes during the lookup are noticed in time. */
   readonly freshMs: number
-  /** If there are more entries, the oldest is dropped. */
+  /** At this number of entries, the oldest entry makes room for a new one. */
   readonly maxEntries: number
-  /** Looks a value up. If it returns the value without a promise, the value is not cached, because it was cheap to get. */
+  /** A value that is returned without a promise is not cached, because it was cheap to get. */
   readonly lookUp: (key: string) => Promise<Value> | Value
 }
 
@@ -24,7 +21,6 @@ interface Entry<Value> {
 
 export class LookupCache<Value> {
   readonly #options: LookupCacheOptions<Value>
-  /** The oldest entry comes first. */
   readonly #entries = new Map<string, Entry<Value>>()
   readonly #inProgress = new Map<string, Promise<Value>>()
 
@@ -32,7 +28,7 @@ export class LookupCache<Value> {
     this.#options = options
   }
 
-  /** Returns a fresh value without a promise. Otherwise rejects if the lookup rejects, which is not cached. */
+  /** Returns a fresh value without a promise. Rejects if the lookup rejects. Rejections are not cached. */
   get(key: string): Value | Promise<Value> {
     const { clock, lookUp } = this.#options
     const entry = this.#entries.get(key)
@@ -44,13 +40,12 @@ export class LookupCache<Value> {
     return found instanceof Promise ? this.#remember(key, found, nowMs + this.#options.freshMs) : found
   }
 
-  /** Returns the cached value if it is fresh. */
   fresh(key: string): Value | undefined {
     const entry = this.#entries.get(key)
     return entry && entry.freshUntilMs > this.#options.clock.steadyMs() ? entry.value : undefined
   }
 
-  /** Returns the cached value, even if it is not fresh. */
+  /** The value may be outdated. */
   peek(key: string): Value | undefined {
     return this.#entries.get(key)?.value
   }
@@ -76,7 +71,7 @@ export class LookupCache<Value> {
   }
 }
 
-/** Returns a function that starts `lookUp` unless a call is in progress, whose result is then shared. */
+/** The returned function starts `lookUp`. Calls during a lookup share its result. */
 export function singleFlight<Value>(lookUp: () => Promise<Value>): () => Promise<Value> {
   let inProgress: Promise<Value> | null = null
   return () => {

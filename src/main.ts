@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The entry point of the program. It rejects unsupported versions of Node, enables the compile cache, which halves the start
- * time, and runs the command line.
+ * Starts the program: rejects unsupported versions of Node, enables the compile cache, which halves the start time, and runs
+ * the command line.
  */
 import module from 'node:module'
 import { nodeProblem } from './node-version.ts'

@@ -1,9 +1,8 @@
-/** Finds the URL of a module that is not imported but started, such as a thread. */
+/** Finds the URL of a module that is started instead of imported, such as a thread. */
 import { extname } from 'node:path'
 
 /**
- * Returns the URL of a module with the same extension as the importer, because the program may run from its sources or compiled
- * to JavaScript.
+ * The URL has the same extension as the importer, because the program may run from its sources or compiled to JavaScript.
  * @param source the path of the module's source relative to the importer, such as `./thread.ts`
  * @param here the importer's `import.meta.url`
  */

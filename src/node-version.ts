@@ -1,18 +1,15 @@
 /**
- * Checks the version of Node against `engines` in package.json, because npm only warns. This file is the first to run and must
- * work in any version of Node. So it imports nothing and uses no new syntax.
+ * Checks the version of Node against `engines` in package.json, because npm only warns. This file runs first and must work in
+ * any version of Node, so it imports nothing and uses no new syntax.
  */
 
-/**
- * The first version of each supported release line. Earlier versions truncate text from SQLite at a NUL, or contain a SQLite
- * before 3.51.3.
- */
+/** Earlier versions truncate text from SQLite at a NUL, or contain an SQLite before 3.51.3. */
 const FIRST_GOOD: readonly (readonly [major: number, minor: number])[] = [
   [24, 16],
   [26, 1],
 ]
 
-/** Returns the error message for an unsupported version; null for a supported one. */
+/** Returns the error message for an unsupported version, and null for a supported one. */
 export function nodeProblem(version: string): string | null {
   const [major = 0, minor = 0] = version.split('.').map(Number)
   const line = FIRST_GOOD.find(([good]) => good === major)

@@ -6,7 +6,6 @@ import { PollingLoop } from './polling-loop.ts'
 
 const PAUSE_MS = 1000
 
-/** A loop whose task calls `task` with the number of the run. */
 function start(task: (run: number) => Promise<void>, pauseMs: number | ((run: number) => number) = PAUSE_MS) {
   const clock = new FakeClock()
   const seen = { runs: 0, errors: [] as unknown[] }
@@ -22,7 +21,7 @@ function start(task: (run: number) => Promise<void>, pauseMs: number | ((run: nu
   return { clock, loop, seen }
 }
 
-/** A loop whose runs end when the test ends them. */
+/** The runs end when the test ends them. */
 function startHeld() {
   let held = Promise.withResolvers<void>()
   const end = () => {

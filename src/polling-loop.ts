@@ -3,7 +3,7 @@ import type { Clock } from './clock.ts'
 
 export interface PollingLoopOptions {
   readonly clock: Pick<Clock, 'after' | 'about'>
-  /** The approximate pause before the first run and between runs, in milliseconds. A function is called for each pause. */
+  /** The pause before the first run and between runs is approximate. If this is a function, each pause calls it. */
   readonly pauseMs: number | (() => number)
   readonly task: () => Promise<void>
   /** Called if the task rejects. The loop continues. */
@@ -22,7 +22,7 @@ export class PollingLoop {
     this.#options = options
   }
 
-  /** Starts the loop. Does nothing if the loop was already started or stopped. */
+  /** Does nothing if the loop was already started or stopped. */
   start(): void {
     if (this.#state !== 'idle') return
     this.#state = 'started'
@@ -40,7 +40,7 @@ export class PollingLoop {
     this.#running = this.#run()
   }
 
-  /** Stops the loop: no run starts after this call. Resolves when the run in progress has ended. */
+  /** No run starts after this call. Resolves when the run in progress has ended. */
   async stop(): Promise<void> {
     this.#state = 'stopped'
     this.#cancelTimer()

@@ -10,10 +10,7 @@ import { clientProgram, program, ROOT, schemasProgram, sourcesIn } from '../test
 import { identifiersIn, type SourceText, splitSource } from '../test/support/source-text.ts'
 import { SOURCE_FOLDERS } from '../test/support/test-files.ts'
 
-/**
- * Words and sequences of words that no identifier and no file name may contain. The glossary (docs/glossary.md) and the usual
- * terms of job queues replace them.
- */
+/** No identifier and no file name may contain these words, which the glossary replaces. */
 const RETIRED_NAMES = `
   act, acts, courier, couriers, death, deaths, destination, destinations, doubt, doubts, ear, elsewhere,
   fared, give back, given back, gives back, giving back, hands, holdings, intervention, interventions,
@@ -23,7 +20,7 @@ const RETIRED_NAMES = `
   .trim()
   .split(/,\s+/)
 
-/** Released names that cannot change, and where the program may use them. */
+/** These names were released, so they cannot change. Each may be used only where `in` matches. */
 const RELEASED_NAMES: readonly {
   readonly names: readonly string[]
   readonly in: RegExp
@@ -86,7 +83,7 @@ const SOURCES = [
   ...schemasProgram.map(({ path, text }) => ({ path: `json-schema/src/${path}`, text })),
 ]
 
-/** Phrases that documents, messages and comments must not contain, each with a better one in plain technical English. */
+/** Each phrase has a better one in plain technical English. */
 const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = [
   [/\banew\b/, 'again'],
   [/\b(?:tell|tells|telling|told) of\b/, 'report, show'],
@@ -114,7 +111,7 @@ const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = 
   [/\bhas ended without a word\b/, 'exited unexpectedly'],
 ]
 
-/** Released names in SQL and other strings, which would count as prose. */
+/** SQL and other strings contain released names, which would count as prose. */
 const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; readonly because: string }[] = [
   { words: /\bdeaths\b/g, in: /^src\/store\//, because: 'columns' },
   { words: /\bwaiters\b/g, in: /^src\/telemetry\//, because: 'a part of metric names' },
@@ -149,7 +146,7 @@ test('no document, message or comment uses a retired phrase', () => {
 
 type Phrases = readonly (readonly [phrase: RegExp, better: string])[]
 
-/** Phrases that sound translated or quaint to a native speaker. A space also matches a line break. */
+/** These phrases sound translated or quaint to a native speaker. A space also matches a line break. */
 const QUAINT_PHRASES: Phrases = [
   [/as [\w' ]{1,40} has it/, 'according to'],
   [/in silence/, 'silently'],
@@ -170,7 +167,7 @@ const QUAINT_PHRASES: Phrases = [
   [/learns? of/, 'notices'],
   [/in great number/, 'many'],
 ]
-/** More of them in documents. In code, some of these are terms. */
+/** Documents must avoid these phrases too. In code, some of them are terms. */
 const QUAINT_IN_DOCUMENTS: Phrases = [
   ...QUAINT_PHRASES,
   [/says?|said/, 'reports, prints, returns, means'],
@@ -206,7 +203,7 @@ const QUAINT_IN_DOCUMENTS: Phrases = [
   [/takes? (?:it|them) along/, 'remove, end with'],
   [/is (?:as )?unknown as/, 'cannot be distinguished from'],
 ]
-/** More of them in comments, docstrings and messages. */
+/** Comments, docstrings and messages must avoid these phrases too. */
 const QUAINT_IN_CODE: Phrases = [
   ...QUAINT_PHRASES,
   [/of (?:ours|yours|theirs)/, 'our own, your own'],
@@ -251,7 +248,7 @@ test('no comment and no message in the code uses a phrase that sounds translated
   assert.deepEqual(wrong, [])
 })
 
-/** Returns the comments and strings of a source. They are cached, because two tests need them. */
+/** Two tests need the result, so it is cached. */
 function proseIn(source: string): SourceText['prose'] {
   const known = proseBySource.get(source)
   if (known !== undefined) return known
@@ -261,7 +258,6 @@ function proseIn(source: string): SourceText['prose'] {
 }
 const proseBySource = new Map<string, SourceText['prose']>()
 
-/** Returns the paths of all Markdown files that are not from elsewhere. */
 function markdownFiles(): readonly string[] {
   return '. .github client clients/python docs docs/internals docs/recipes examples examples/two-nodes json-schema'
     .split(' ')
@@ -270,7 +266,7 @@ function markdownFiles(): readonly string[] {
     .filter((path) => path.endsWith('.md'))
 }
 
-/** Returns the lines of a document without code blocks and queries, which contain released names. */
+/** Code blocks and queries are left out, because they contain released names. */
 function proseOf(document: string): readonly { readonly line: number; readonly text: string }[] {
   let inCode = false
   return document.split('\n').flatMap((text, index) => {

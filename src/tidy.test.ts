@@ -16,21 +16,19 @@ import {
   sources,
 } from '../test/support/project-sources.ts'
 
-/** Returns the folder of a path. For a file directly in `src/`, returns its name. */
+/** For a file directly in `src/`, the folder is the file's name. */
 const folderOf = (path: string) => path.split('/')[0] ?? path
 
-/** Splits the texts into lists of words. */
 function listed(texts: Readonly<Record<string, string>>): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, text.match(/\S+/g) ?? []]))
 }
 
-/** The files that every folder may import. */
+/** Every folder may import these files. */
 const FOR_ALL =
   'client-gone.ts clock.ts json-object.ts lookup-cache.ts module-url.ts polling-loop.ts transient-map.ts typed-schema.ts version.ts'.split(
     ' ',
   )
 
-/** Which other folders and files each folder may import. */
 const MAY_IMPORT = listed({
   'json-text': '',
   job: 'json-text parley-json-schema',

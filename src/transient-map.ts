@@ -1,18 +1,17 @@
 /**
- * A map whose entries do not live long, such as the jobs in progress.
+ * Implements a map whose entries do not live long, such as the jobs in progress.
  *
- * A `Map` replaces its internal table whenever deleted entries have used it up; here that is after every few dozen jobs. Each
+ * A `Map` replaces its internal table whenever deleted entries have used it up, which would be after every few dozen jobs. Each
  * old table refers to the new one. Once V8 has moved one table to its old generation, that table keeps all later ones alive,
- * with their keys and values, until the next full collection. In effect, every job with its texts would be copied twice and
- * then kept. So this class replaces the `Map` itself, and no map refers to the next one.
+ * with their keys and values, until the next full collection. Every job with its texts would then be copied twice and kept. So
+ * this class replaces the `Map` itself, and no map refers to the next one.
  */
 
-/** The `Map` is replaced once the number of deletions exceeds the number of remaining entries by this many. */
+/** The `Map` is replaced when the number of deletions exceeds the number of remaining entries by this many. */
 const LEAST_DELETED = 32
 
 export class TransientMap<Key, Value> {
   #map = new Map<Key, Value>()
-  /** The number of deletions since the `Map` was replaced. */
   #deleted = 0
 
   get size(): number {
@@ -35,12 +34,11 @@ export class TransientMap<Key, Value> {
     this.#deleted = 0
   }
 
-  /** Returns a copy of the keys in the order of their addition. Later changes do not affect it. */
+  /** Returns a copy of the keys, in the order of their addition. Later changes do not affect the copy. */
   keys(): Key[] {
     return [...this.#map.keys()]
   }
 
-  /** Returns a copy of the values. */
   values(): Value[] {
     return [...this.#map.values()]
   }

@@ -6,23 +6,21 @@
  *     type Point = Static<typeof point>   // { x: number; label?: string }
  */
 
-/** Exists only for the compiler. */
+/** Only the compiler uses this symbol. */
 declare const VALUE: unique symbol
 
-/** A schema of values of type T. Converted to JSON, it is a JSON Schema. */
+/** The values of the schema have the type T. Converted to JSON, the object is a JSON Schema. */
 export interface Schema<T = unknown> {
   readonly [VALUE]?: () => T
   readonly [keyword: string]: unknown
 }
 
-/** The type of a schema's values. */
 export type Static<S> = S extends { readonly [VALUE]?: () => infer T } ? T : never
 
-/** Further keywords of a schema, such as `minimum` or `description`. */
 type Keywords = Readonly<Record<string, unknown>>
 type Properties = Readonly<Record<string, Schema>>
 
-/** Marks the schema of a property that may be absent. It does not appear in JSON. */
+/** Marks the schema of a property that may be absent. JSON omits symbols, so clients do not see the mark. */
 const OPTIONAL = Symbol('optional')
 
 interface Optional {
@@ -76,11 +74,10 @@ export const Type = {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})))
     return { type: 'object', ...(required.length > 0 && { required }), properties, ...keywords }
   },
-  /** An object with any property names, or with those that match the pattern. */
+  /** The object may have any property names, or only those that match the pattern. */
   Record: <T>(
     value: Schema<T>,
     { pattern = '^.*$', ...keywords }: Keywords & { readonly pattern?: string } = {},
   ): RecordSchema<T> => ({ type: 'object', patternProperties: { [pattern]: value }, ...keywords }),
-  /** Marks a property that may be absent. */
   Optional: <S extends Schema>(schema: S): S & Optional => ({ ...schema, [OPTIONAL]: true }),
 } as const

@@ -21,7 +21,7 @@ export function withJsonSchema<T>(schema: AnswerSchema<T>, jsonSchema: object): 
   return extended
 }
 
-/** The JSON Schemas that callers wrote for schemas. They are sent unchanged. */
+/** Callers wrote these JSON Schemas, so they are sent unchanged. */
 const handWritten = new WeakMap<AnswerSchema, object>()
 
 /** Declares the type of answers that satisfy this JSON Schema. The client does not check that the type matches the schema. */
@@ -32,7 +32,6 @@ export function jsonSchema<T>(schema: object): AnswerSchema<T> {
   )
 }
 
-/** Returns the schema of the format if it is from a schema library. */
 export function answerSchemaOf({ schema }: ResponseFormat): AnswerSchema | undefined {
   return schema !== undefined && '~standard' in schema ? (schema as AnswerSchema) : undefined
 }
@@ -54,7 +53,7 @@ function jsonSchemaOf(schema: AnswerSchema): object {
     )
   }
   try {
-    // If the library transforms values, the model must write the value before the transformation, which is the schema's input.
+    // The library may transform values. The model must write the value before the transformation, which is the schema's input.
     return toEnforceable(jsonSchema.input({ target: 'draft-2020-12' })) as object
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
@@ -63,17 +62,17 @@ function jsonSchemaOf(schema: AnswerSchema): object {
 }
 
 /**
- * Keywords whose value is a schema, a list of schemas, or schemas by name. The values of other keywords must not be converted,
- * although they may look like schemas.
+ * The value of these keywords is a schema, a list of schemas, or schemas by name. The values of other keywords, such as
+ * `const`, may look like schemas but must not be converted.
  */
 const HOLDS_ONE = ['items', 'additionalProperties', 'propertyNames']
 const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
- * Converts a generated schema to one that model servers enforce. Libraries generate `oneOf` for unions, and `propertyNames` for
- * records although any name satisfies it. Model servers enforce neither of these, but they enforce `anyOf`. The conversion is
- * safe, because the library validates the answer in any case.
+ * Model servers do not enforce two keywords that libraries generate: `oneOf` for unions, and `propertyNames` for records. They
+ * enforce `anyOf`, and a `propertyNames` that any name satisfies has no effect. The conversion is safe, because the library
+ * validates the answer anyway.
  */
 function toEnforceable(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema

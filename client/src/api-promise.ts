@@ -1,11 +1,10 @@
-/** The promise that calls return. It resolves with the data and, on request, also with the response. */
+/** Defines the promise that calls return. It resolves with the data and, on request, also with the response. */
 
-/** The data of a call, and the response that contained it. */
 export interface WithResponse<T> {
   readonly data: T
-  /** The response to the last try. Its body has already been read. */
+  /** `response` is the response to the last try. Its body has already been read. */
   readonly response: Response
-  /** The `x-request-id` of the response, which is also in the server's log. */
+  /** Contains the `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
 }
 

@@ -4,8 +4,8 @@ const FIRST_MS = 500
 const MAX_MS = 8_000
 
 /**
- * Returns a delay in milliseconds. It doubles with each failure, and is randomly shortened by up to half, so that many clients
- * do not retry at the same moment. It is never shorter than the server's Retry-After.
+ * Returns a delay in milliseconds, which is never shorter than the server's Retry-After. The delay doubles with each failure.
+ * It is randomly shortened by up to half, so that many clients do not retry at the same moment.
  *
  * @param failures how many tries have failed so far, at least 1
  * @param retryAfterS the server's Retry-After, in seconds
@@ -19,10 +19,7 @@ export function backoffMs(
   return Math.max(pauseMs * (1 - random() / 2), (retryAfterS ?? 0) * 1000)
 }
 
-/**
- * Parses a Retry-After header, which contains a number of seconds or a date. Returns seconds; undefined if the header contains
- * neither.
- */
+/** The header contains a number of seconds or a date. Returns seconds, or undefined if the header contains neither. */
 export function retryAfterS(header: string | null, nowMs: number): number | undefined {
   if (header === null) return undefined
   if (/^\d+$/.test(header)) return Number(header)

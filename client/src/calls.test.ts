@@ -21,7 +21,7 @@ interface Sent {
   readonly headers: Headers
 }
 
-/** Creates a client whose requests get these answers in order; further requests get the last one. */
+/** The first request gets the first answer, and so on. Further requests get the last answer. */
 function answering(answers: readonly (() => Response)[], options: ParleyOptions = {}) {
   const sent: Sent[] = []
   const fetch: typeof globalThis.fetch = async (input, init) => {

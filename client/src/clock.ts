@@ -1,10 +1,10 @@
-/** The clock, which tests can replace, and pauses and timeouts that use it. */
+/** Defines the clock, which tests can replace, and pauses and timeouts that use it. */
 import { onAbort } from './on-abort.ts'
 
 export interface Clock {
-  /** Wall-clock time in milliseconds since 1970. */
+  /** Returns the wall-clock time in milliseconds since 1970. */
   nowMs(): number
-  /** Milliseconds of a clock that never goes back. */
+  /** Returns milliseconds of a clock that never goes back. */
   steadyMs(): number
   /** Calls `callback` once after `ms`. Returns a function that cancels the timer. */
   after(ms: number, callback: () => void): () => void
@@ -42,13 +42,12 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal | undefined)
 
 export interface TimeoutScope {
   readonly signal: AbortSignal
-  /** Ends the timeout, and aborts the signal. */
   end(): void
 }
 
 /**
- * Creates a signal. It aborts after `seconds` with the error of `timeoutError` as its reason, or when the outer signal aborts,
- * with the reason of that one. Throws that reason if the outer signal has already aborted.
+ * The returned signal aborts after `seconds`, with the error of `timeoutError` as its reason. It also aborts when the outer
+ * signal aborts, with that signal's reason. Throws if the outer signal has already aborted.
  */
 export function timeoutScope(
   seconds: number,

@@ -12,7 +12,7 @@ export interface BatchOptions extends CallOptions {
    * null, no key is sent, and failed batches are not retried.
    */
   readonly idempotencyKey?: string | null | undefined
-  /** The number of jobs per request; if absent, as many as the tier allows. */
+  /** The number of jobs per request. If absent, each request has as many jobs as the tier allows. */
   readonly batchSize?: number | undefined
 }
 
@@ -27,7 +27,7 @@ export async function createBatch(
   limits: KnownLimits,
 ): Promise<string[]> {
   const { batchSize, idempotencyKey = newIdempotencyKey(), ...call } = options
-  // If a job cannot be serialized, the call fails before any job is sent.
+  // A job that cannot be serialized must make the call fail before any job is sent.
   const texts = jobs.map((job) => JSON.stringify(serializable(job)))
   const ids: string[] = []
   const create = async (batch: readonly string[]) => {
@@ -36,7 +36,7 @@ export async function createBatch(
       method: 'POST',
       path: '/api/v1/messages/batches',
       body: `[${batch.join()}]`,
-      // The key of a batch depends on its first job only. If a repeated call divides the jobs differently, the server rejects
+      // The key of a batch depends only on its first job. If a repeated call divides the jobs differently, the server rejects
       // the batch instead of creating jobs twice.
       idempotencyKey: idempotencyKey && `${idempotencyKey}.${ids.length}`,
     })
@@ -59,7 +59,7 @@ export async function createBatch(
       }
     }
   } catch (error) {
-    // The error must have the key of the whole call, not that of the failed batch.
+    // The error must have the key of the whole call, because a repeated call needs that key.
     if (ids.length === 0) throw withKey(error, idempotencyKey)
     throw new BatchError(ids, idempotencyKey ?? undefined, error)
   }
@@ -67,8 +67,8 @@ export async function createBatch(
 }
 
 /**
- * Returns as many jobs as fit into one request, beginning with the job at `from`. Returns at least one: if a single job is too
- * large, the server's error explains it.
+ * Returns as many jobs as fit into one request, beginning with the job at `from`. The batch has at least one job: if a single
+ * job is too large, the server's error explains it.
  */
 function nextBatch(
   texts: readonly string[],

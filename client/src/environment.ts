@@ -1,4 +1,4 @@
-/** Reads an environment variable in Node, Bun or Deno. Browsers have none. */
+/** Reads an environment variable in Node, Bun or Deno. Returns undefined in browsers, which have no environment. */
 export function fromEnvironment(name: string): string | undefined {
   try {
     const { process } = globalThis as {
@@ -6,7 +6,7 @@ export function fromEnvironment(name: string): string | undefined {
     }
     return process?.env?.[name] || undefined
   } catch {
-    // Deno throws if the program may not read the environment.
+    // Deno throws if the program is not allowed to read the environment.
     return undefined
   }
 }

@@ -1,6 +1,6 @@
 /**
- * All errors that the client throws. Each kind has a class derived from `ParleyError`. Only an aborted call throws something
- * else: the reason of its signal.
+ * Defines all errors that the client throws, each with a class derived from `ParleyError`. Only an aborted call throws
+ * something else: the reason of its signal.
  */
 import type { FailedJob, JobError } from './job.ts'
 import type { StandardSchemaV1 } from './standard-schema.ts'
@@ -16,17 +16,17 @@ export interface ErrorFields {
 
 export class ParleyError extends Error {
   override readonly name: string = 'ParleyError'
-  /** The HTTP status; undefined if there was no response. */
+  /** Contains the HTTP status, or undefined if there was no response. */
   readonly status: number | undefined
-  /** The field or rule that was violated and how to correct it, if the server reports it. */
+  /** Describes the field or rule that was violated and how to correct it, if the server reports it. */
   readonly details: string | undefined
-  /** The `x-request-id` of the response, which is also in the server's log. */
+  /** Contains the `x-request-id` of the response, which is also in the server's log. */
   readonly requestId: string | undefined
-  /** The server's Retry-After, in seconds. */
+  /** Contains the server's Retry-After, in seconds. */
   readonly retryAfter: number | undefined
   /**
-   * The Idempotency-Key of a create that may have created jobs although it failed. If you repeat the call with this key, no job
-   * is created or paid for twice.
+   * Contains the Idempotency-Key of a failed call that may have created jobs. If you repeat the call with this key, no job is
+   * created or paid for twice.
    */
   readonly idempotencyKey: string | undefined
 
@@ -71,7 +71,7 @@ export class ConflictError extends ParleyError {
   override readonly name = 'ConflictError'
 }
 
-/** 429: too many reads, creates, cancels or deletes in this minute, or too many lists at the same time. */
+/** 429: the account made too many requests of one kind in this minute, or too many lists at the same time. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }
@@ -81,7 +81,7 @@ export class ServiceUnavailableError extends ParleyError {
   override readonly name = 'ServiceUnavailableError'
 }
 
-/** 500 and other 5xx statuses: an error of the server, or of a proxy in front of it. */
+/** 500 and other 5xx statuses: the server failed, or a proxy in front of it. */
 export class ServerError extends ParleyError {
   override readonly name = 'ServerError'
 }
@@ -116,7 +116,7 @@ export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
   readonly jobId: string
-  /** Such as `timeout` or `model_error`; see `FailureCode`. */
+  /** For example `timeout` or `model_error`; `FailureCode` lists all codes. */
   readonly code: JobError['code']
 
   constructor(job: FailedJob) {
@@ -127,12 +127,12 @@ export class JobFailedError extends ParleyError {
   }
 }
 
-/** The job is completed, but the library rejects the answer, because of a rule that JSON Schema cannot express. */
+/** The job has completed, but the library rejects the answer, because of a rule that JSON Schema cannot express. */
 export class ResponseContentError extends ParleyError {
   override readonly name = 'ResponseContentError'
   readonly jobId: string
   readonly issues: readonly StandardSchemaV1.Issue[]
-  /** The answer as the model wrote it. */
+  /** Contains the answer as the model wrote it. */
   readonly content: unknown
 
   constructor(jobId: string, issues: readonly StandardSchemaV1.Issue[], content: unknown) {

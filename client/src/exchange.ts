@@ -17,35 +17,34 @@ import type { Include } from './job.ts'
 import type { Logger } from './logger.ts'
 import { errorOf, excerpt } from './response-error.ts'
 
-/** A response, as `onAnswer` gets it. Responses after which the request is retried are included. */
+/** `onAnswer` gets each response in this form. Responses after which the request is retried are included. */
 export interface AnswerInfo {
   readonly method: string
   readonly path: string
-  /** The number of the try, from 1. */
+  /** Counts the tries of the call, from 1. */
   readonly attempt: number
   readonly status: number
   readonly headers: Headers
   readonly requestId: string | undefined
-  /** The body as it was received. */
+  /** Contains the body as it was received. */
   readonly text: string
 }
 
-/** Headers by name. Null removes a header that all calls would have. */
+/** Maps names to values. Null removes a header that all calls would have. */
 export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 
-/** The options of every call. */
 export interface CallOptions {
   /** Aborts the call with the signal's reason, also during pauses and waits. */
   readonly signal?: AbortSignal | undefined
-  /** Headers of the requests of this call. They replace headers of the client with the same names. */
+  /** These headers are added to the requests of this call. They replace headers of the client with the same names. */
   readonly headers?: HeaderOptions | undefined
-  /** How often the call is retried after temporary failures. */
+  /** Limits how often the call is retried after temporary failures. */
   readonly maxRetries?: number | undefined
-  /** The timeout of each try in seconds, including the time to read the response. */
+  /** Limits each try to this many seconds, including the time to read the response. */
   readonly requestTimeout?: number | undefined
   /** Called with each response, for example to log it or to read headers such as `x-cache`. */
   readonly onAnswer?: ((answer: AnswerInfo) => void) | undefined
-  /** What the returned jobs should contain in addition. */
+  /** Lists what the returned jobs should contain in addition. */
   readonly include?: readonly Include[] | undefined
 }
 
@@ -64,28 +63,26 @@ export interface ExchangeParts {
 
 export interface Call extends CallOptions {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** The path below the base URL, such as `/api/v1/me`. */
+  /** `path` is below the base URL, such as `/api/v1/me`. */
   readonly path: string
-  /** JSON text. All tries send the same text, because the server requires that for an Idempotency-Key. */
+  /** `body` is JSON text. All tries send the same text, because the server requires that for an Idempotency-Key. */
   readonly body?: string
-  /** Without a key, a create is never retried, because a retry could create the job twice. */
+  /** Without a key, a request that creates jobs is never retried, because a retry could create them twice. */
   readonly idempotencyKey?: string | null
-  /** True if repeating the request changes nothing, so that it can be retried without a key. */
+  /** Repeating the request changes nothing. Such a request can be retried without a key. */
   readonly isIdempotent?: boolean
-  /** The data of a delete whose retry finds nothing: an earlier try deleted the job, but its response was lost. */
+  /** This is the data of a DELETE request whose retry gets 404: an earlier try deleted the job, but its response was lost. */
   readonly dataIfGone?: object
   /**
-   * A field that `data` must have. Without it, the response is from a different server that happens to use the same outer
-   * shape.
+   * `data` must have this field. Otherwise, the response is from a different server that happens to use the same outer shape.
    */
   readonly field?: string
-  /** Seconds that are added to the timeout, because the server answers a single create only when the job has finished. */
+  /** These seconds are added to the timeout, because the server may wait before it responds. */
   readonly extraSeconds?: number
-  /** Called with the headers of each response. */
   readonly onHeaders?: (headers: Headers) => void
 }
 
-/** If Retry-After is longer than this, the call fails instead of waiting. */
+/** The call fails instead of waiting longer than this for a retry. */
 const MAX_RETRY_AFTER_S = 120
 
 export class Exchange {
@@ -180,7 +177,6 @@ export class Exchange {
     }
   }
 
-  /** Makes one try. Its timeout includes reading the whole response. */
   async #fetch(call: Call): Promise<{ readonly response: Response; readonly text: string }> {
     const { method, body, idempotencyKey, extraSeconds = 0, signal } = call
     const { baseUrl, apiKey, headers, fetch } = this.#parts
@@ -198,7 +194,7 @@ export class Exchange {
             'idempotency-key': idempotencyKey ?? undefined,
           }),
           ...(body !== undefined && { body }),
-          // Redirects are not followed, because they could send the key to a different server.
+          // Following a redirect could send the key to a different server.
           redirect: 'manual',
           signal: abortSignal,
         })
@@ -211,7 +207,7 @@ export class Exchange {
   }
 }
 
-/** Merges headers, ignoring the case of their names. Later ones replace earlier ones, and null removes a header. */
+/** The case of header names does not matter. Later headers replace earlier ones, and null removes a header. */
 function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<string, string> {
   const merged: Record<string, string> = {}
   for (const headers of all) {
@@ -223,19 +219,18 @@ function mergedHeaders(...all: readonly (HeaderOptions | undefined)[]): Record<s
   return merged
 }
 
-/** Reads change nothing, and the server returns the jobs of the first request if an Idempotency-Key is repeated. */
+/** Reads change nothing. For a repeated Idempotency-Key, the server returns the jobs of the first request. */
 function isSafeToRepeat({ method, idempotencyKey, isIdempotent }: Call): boolean {
   return method === 'GET' || isIdempotent === true || typeof idempotencyKey === 'string'
 }
 
-/** Whether a retry may succeed. */
 export function isTemporary(error: unknown): error is ParleyError {
   return TEMPORARY.some((kind) => error instanceof kind)
 }
 
 const TEMPORARY = [ConnectionError, TimeoutError, RateLimitError, ServiceUnavailableError, ServerError]
 
-/** Returns the actual reason of an error. Runtimes report "fetch failed", and put the reason into `cause`. */
+/** Runtimes report "fetch failed" and put the actual reason into `cause`. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const { cause } = error

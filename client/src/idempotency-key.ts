@@ -2,9 +2,8 @@
 import { ParleyError } from './errors.ts'
 
 /**
- * Generates an Idempotency-Key of 32 hexadecimal digits: 12 for the time in milliseconds, as in a version 7 UUID, and 20 random
- * ones. Because keys begin with the time, new keys are next to each other in the server's index, and storing them writes few
- * pages.
+ * The key has 32 hexadecimal digits: 12 for the time in milliseconds, as in a version 7 UUID, and 20 random ones. New keys
+ * begin with the time, so they are next to each other in the server's index, and storing them writes few pages.
  */
 export function newIdempotencyKey(nowMs = Date.now()): string {
   // On pages without TLS, browsers have no `randomUUID`.
@@ -13,7 +12,6 @@ export function newIdempotencyKey(nowMs = Date.now()): string {
   return nowMs.toString(16).padStart(12, '0') + random
 }
 
-/** Adds the key of the failed call to its error. Repeating the call with this key creates nothing twice. */
 export function withKey(error: unknown, key: string | null): unknown {
   return error instanceof ParleyError ? Object.assign(error, { idempotencyKey: key ?? undefined }) : error
 }

@@ -1,4 +1,4 @@
-/** The public interface of the package. */
+/** Exports the public interface of the package. */
 export { type AnswerSchema, jsonSchema, withJsonSchema } from './answer-schema.ts'
 export { ApiPromise, type WithResponse } from './api-promise.ts'
 export type { Clock } from './clock.ts'

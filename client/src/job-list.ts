@@ -4,13 +4,13 @@ import type { CallOptions, Exchange } from './exchange.ts'
 import type { Job, JobPage, JobSummary } from './job.ts'
 
 export interface ListOptions extends CallOptions {
-  /** Only jobs with this status. */
+  /** Lists only jobs with this status. */
   readonly status?: Job['status'] | undefined
-  /** Only jobs whose metadata contains all of these pairs. */
+  /** Lists only jobs whose metadata contains all of these pairs. */
   readonly metadata?: Readonly<Record<string, string>> | undefined
-  /** The number of jobs per page: 1 to 100, 20 if absent. */
+  /** A page has at most this many jobs: 1 to 100, 20 if absent. */
   readonly limit?: number | undefined
-  /** The `next` of the previous page. */
+  /** Continues after the page that returned this `next`. */
   readonly after?: string | undefined
 }
 

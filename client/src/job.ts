@@ -1,6 +1,6 @@
 /**
- * The objects of the HTTP API. Their fields have the same names as in its documentation. The type parameter `T` is the type of
- * `response_content`.
+ * Defines the objects of the HTTP API. Their fields have the same names as in its documentation. The type parameter `T` is the
+ * type of `response_content`.
  */
 import type { StandardSchemaV1 } from './standard-schema.ts'
 
@@ -8,11 +8,11 @@ export type Role = 'system' | 'developer' | 'assistant' | 'user'
 
 export interface Message {
   readonly role: Role
-  /** The text, which can be empty. */
+  /** The text can be empty. */
   readonly content: string
 }
 
-/** The default models, some of which a server may lack. A server can have other models. */
+/** These are the default models. A server may lack some of them, and may have other models. */
 export type Model = 'gpt-auto' | 'gpt-5' | 'gpt-5.2' | 'gpt-5-mini' | (string & {})
 
 /** The answer is a string. */
@@ -37,20 +37,20 @@ interface NotOfALibrary {
   readonly '~standard'?: never
 }
 
-/** A JSON Schema, as an object literal or an object of any type. */
+/** Accepts a JSON Schema as an object literal or an object of any type. */
 export type JsonSchema = ({ readonly [keyword: string]: unknown } & NotOfALibrary) | (object & NotOfALibrary)
 
 export type ResponseFormat<T = unknown> = TextFormat | SchemaFormat<T> | JsonFormat
 
-/** How the model writes its answer. */
+/** These options of the model determine how it writes its answer. */
 export interface Options {
-  /** 0 to 2. With 0, answers vary least; above 1, they vary more than usual. */
+  /** Ranges from 0 to 2. With 0, answers vary least. Above 1, they vary more than usual. */
   readonly temperature?: number
-  /** Above 0, at most 1. */
+  /** Must be above 0 and at most 1. */
   readonly top_p?: number
-  /** Maximum tokens of the answer. Text is truncated at this length; truncated JSON makes the job fail. */
+  /** Limits the tokens of the answer. Text is truncated at this length. Truncated JSON makes the job fail. */
   readonly max_tokens?: number
-  /** Up to 4 texts. The answer ends before the first of them. */
+  /** Lists up to 4 texts. The answer ends before the first of them. */
   readonly stop?: string | readonly string[]
   readonly seed?: number
   /** -2 to 2. */
@@ -63,66 +63,66 @@ export interface Options {
 
 export interface JobFields<F extends ResponseFormat = ResponseFormat> {
   readonly model: Model
-  /** The conversation, in order. At least one message must have the role `user`. */
+  /** Contains the conversation, in order. At least one message must have the role `user`. */
   readonly messages: readonly Message[]
   readonly response_format: F
   readonly options?: Options
-  /** Up to 16 keys of at most 64 characters, with values of at most 512 characters. Models do not see metadata. */
+  /** Has up to 16 keys of at most 64 characters, with values of at most 512 characters. Models do not see metadata. */
   readonly metadata?: Readonly<Record<string, string>>
-  /** Jobs of a higher priority start first; `normal` if absent. The tier determines which values are allowed. */
+  /** Jobs of a higher priority start first. If absent, `normal` applies. The tier determines which values are allowed. */
   readonly priority?: 'high' | 'normal' | 'low'
   /**
-   * Seconds from the creation of the job to its deadline: 1 to 2592000. If the job has not finished by then, it fails with
-   * `deadline_exceeded`.
+   * The job's deadline is this many seconds after its creation: 1 to 2592000. If the job has not finished by then, it fails
+   * with `deadline_exceeded`.
    */
   readonly complete_within?: number
-  /** How many seconds the answer is cached for identical jobs: 180 to 3600, 300 if absent. */
+  /** The answer is cached for identical jobs for this many seconds: 180 to 3600, 300 if absent. */
   readonly message_cache_ttl?: number
 }
 
-/** A job for `create` and `createAndWait`. */
+/** `create` and `createAndWait` accept jobs in this form. */
 export interface SingleJob<F extends ResponseFormat = ResponseFormat> extends JobFields<F> {
-  /** How many seconds the server waits for the answer: 30 to 120, 90 if absent. */
+  /** The server waits for the answer for this many seconds: 30 to 120, 90 if absent. */
   readonly timeout?: number
   readonly callback?: never
 }
 
-/** A job for `createBatch`. */
+/** `createBatch` accepts jobs in this form. */
 export interface BatchJob<F extends ResponseFormat = ResponseFormat> extends JobFields<F> {
   readonly callback?: CallbackRequest
   readonly timeout?: never
 }
 
 export interface CallbackRequest {
-  /** The http or https URL to which the callback is sent. */
+  /** The callback is sent to this http or https URL. */
   readonly callback_url: string
   readonly callback_headers?: Readonly<Record<string, string>>
-  /** Sent back unchanged in the callback. */
+  /** The callback contains this payload unchanged. */
   readonly callback_payload?: object
   readonly include?: readonly Include[]
 }
 
-/** What a job used; null until the job has finished. */
+/** Reports what a job used. It is null until the job has finished. */
 export interface JobUsage {
-  /** The model that answered, as its server names it; null if no model answered, or for a cached response. */
+  /** Names the model that answered, as its server calls it. Null if no model answered, or for a cached response. */
   readonly model: string | null
-  /** Input tokens of all calls, as counted by the model server. */
+  /** Counts the input tokens of all calls, as reported by the model server. */
   readonly input_tokens: number
-  /** The part of the input tokens that the model server had cached. */
+  /** Counts the part of the input tokens that the model server had cached. */
   readonly cached_input_tokens: number
   readonly output_tokens: number
-  /** The cost of the calls, in millionths of the currency; absent if the model has no price. */
+  /** The calls cost this much, in millionths of the currency. Absent if the model has no price. */
   readonly cost?: number
-  /** The number of calls to model servers, including failed ones. */
+  /** Counts the calls to model servers, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
-  /** Whether the model had to correct an answer that was in the wrong format. */
+  /** True if the model had to correct an answer that was in the wrong format. */
   readonly repaired: boolean
-  /** `length` if the answer was truncated at a length limit; null if there is no answer. */
+  /** Is `length` if the answer was truncated at a length limit, and null if there is no answer. */
   readonly finish_reason: 'stop' | 'length' | null
 }
 
-/** What a response or a callback can contain in addition to the state and the answer of the job. */
+/** A response or a callback can contain this in addition to the state and the answer of the job. */
 export type Include = 'usage' | 'metadata'
 
 interface JobBase {
@@ -137,7 +137,7 @@ interface JobBase {
 
 export interface OpenJob extends JobBase {
   readonly status: 'pending' | 'assigned'
-  /** Present if `include` contains `usage` and the job is queued until the monthly budget of its account has room for it. */
+  /** The job is queued until the monthly budget of its account has room for it. Present only if `include` contains `usage`. */
   readonly waiting_for?: 'budget'
   readonly result: null
   readonly error: null
@@ -168,26 +168,26 @@ export type FailureCode =
 
 export interface JobError {
   readonly code: FailureCode
-  /** A sentence for users. */
+  /** Explains the error in a sentence for users. */
   readonly message: string
-  /** The HTTP status of the model server's response; absent without a response. */
+  /** Contains the HTTP status of the model server's response. Absent without a response. */
   readonly upstream_status?: number
   readonly upstream_message?: string
-  /** Only for `cancelled`: who cancelled the job. Absent if a server of an earlier version did. */
+  /** Names who cancelled the job, for the code `cancelled`. Absent if a server of an earlier version did. */
   readonly cancelled_by?: 'caller' | 'operator' | (string & {})
-  /** Only for `validation_error`: how the answer violates the schema. */
+  /** Explains how the answer violates the schema, for the code `validation_error`. */
   readonly errors?: readonly string[]
-  /** Only for `validation_error` and `answer_not_checked`: the answer as the model wrote it. */
+  /** Contains the answer as the model wrote it, for the codes `validation_error` and `answer_not_checked`. */
   readonly raw_text?: string
 }
 
-/** A finished job, which does not change any more. */
+/** A finished job does not change any more. */
 export type EndedJob<T = unknown> = CompletedJob<T> | FailedJob
 
-/** A job as `retrieve` returns it. */
+/** `retrieve` returns jobs in this form. */
 export type Job<T = unknown> = OpenJob | EndedJob<T>
 
-/** The state of a job's callback. `owed` means that it is not delivered yet. */
+/** `owed` means that the callback is not delivered yet. */
 export type CallbackState = 'owed' | 'delivered' | 'failed'
 
 interface SummaryBase extends JobBase {
@@ -215,13 +215,16 @@ export interface FailedSummary extends SummaryBase {
   readonly error_code: FailureCode
 }
 
-/** A job as `list` returns it: without its messages and its answer. */
+/** `list` returns jobs without their messages and their answers. */
 export type JobSummary = OpenSummary | CompletedSummary | FailedSummary
 
-/** A page of the account's jobs, newest first. */
+/** A page lists the account's jobs, newest first. */
 export interface JobPage {
   readonly jobs: readonly JobSummary[]
-  /** The `after` for the next page; null on the last page. A page can be short or empty although more pages follow. */
+  /**
+   * `next` is the `after` for the next page, and null on the last page. A page can be short or empty although more pages
+   * follow.
+   */
   readonly next: string | null
 }
 
@@ -230,7 +233,7 @@ export interface DeletedJob {
   readonly deleted: true
 }
 
-/** The job did not finish within its `timeout`. It continues on the server; `wait(job_id)` waits until it has finished. */
+/** The job did not finish within its `timeout`. It continues on the server, and `wait(job_id)` waits until it has finished. */
 export interface TimedOutJob {
   readonly status: 'timeout'
   readonly job_id: string
@@ -238,9 +241,8 @@ export interface TimedOutJob {
 
 export type CreatedJob<T = unknown> = EndedJob<T> | TimedOutJob
 
-/** The body of a callback. */
 export type Callback<T = unknown, P = unknown> = EndedJob<T> & {
-  /** The payload with which the job was created, or an empty object. */
+  /** The job was created with this payload. It is an empty object if the job had none. */
   readonly callback_payload: P
 }
 
@@ -250,73 +252,72 @@ interface Range {
   readonly default: number
 }
 
-/** The usage of a month. */
 export interface Usage {
-  /** Finished jobs, including failed ones. */
+  /** Counts finished jobs, including failed ones. */
   readonly jobs: number
   readonly failed_jobs: number
-  /** Jobs that a cached response completed, without a call. */
+  /** Counts jobs that a cached response completed, without a call. */
   readonly cache_hits: number
-  /** Calls to model servers. */
+  /** Counts calls to model servers. */
   readonly calls: number
   readonly input_tokens: number
   readonly output_tokens: number
-  /** The cost of the calls, in millionths of the currency; absent if the models have no price. */
+  /** The calls cost this much, in millionths of the currency. Absent if the models have no price. */
   readonly cost?: number
 }
 
-/** The account, limits and usage of the API key. */
+/** Reports the account, limits and usage of the API key. */
 export interface Me {
   readonly account: string
   readonly key_id: string
   readonly tier: string
-  /** The models that the tier may use. */
+  /** Lists the models that the tier may use. */
   readonly models: readonly string[]
   readonly limits: {
     readonly max_batch_jobs: number
     readonly reads_per_minute: number
-    /** How many jobs the account may create per minute; null for no limit. Absent from servers up to version 0.3. */
+    /** The account may create this many jobs per minute. Null means no limit. Absent from servers up to version 0.3. */
     readonly creates_per_minute?: number | null
     readonly max_input_tokens: number
-    /** Maximum tokens of an answer; null for no limit. Absent from servers up to version 0.3. */
+    /** Limits the tokens of an answer. Null means no limit. Absent from servers up to version 0.3. */
     readonly max_output_tokens?: number | null
-    /** The values of `priority` that the tier may use. Absent from servers up to version 0.3. */
+    /** Lists the values of `priority` that the tier may use. Absent from servers up to version 0.3. */
     readonly priorities?: readonly string[]
-    /** Maximum jobs of the account per calendar month (UTC), including unfinished ones; null for no limit. */
+    /** Limits the jobs of the account per calendar month (UTC), including unfinished ones. Null means no limit. */
     readonly max_monthly_jobs: number | null
-    /** Maximum tokens per calendar month, input and output together; null for no limit. */
+    /** Limits the tokens per calendar month, input and output together. Null means no limit. */
     readonly max_monthly_tokens: number | null
-    /** Maximum cost per calendar month, in the `currency`; null for no limit, absent without a currency. */
+    /** Limits the cost per calendar month, in the `currency`. Null means no limit. Absent without a currency. */
     readonly max_monthly_cost?: number | null
     /**
-     * How many jobs of the account may be queued or running at the same time; null for no limit. Absent from servers up to
-     * version 0.2.
+     * Limits how many jobs of the account may be queued or running at the same time. Null means no limit. Absent from servers
+     * up to version 0.2.
      */
     readonly max_open_jobs?: number | null
-    /** How many bytes the account may store; null for no limit. Absent from servers up to version 0.2. */
+    /** The account may store this many bytes. Null means no limit. Absent from servers up to version 0.2. */
     readonly max_stored_bytes?: number | null
     readonly body_bytes: number
     readonly batch_body_bytes: number
     readonly message_cache_ttl: Range
     readonly timeout: Range
   }
-  /** How many reads remain in the current minute. */
+  /** Reports how many reads remain in the current minute. */
   readonly reads: { readonly remaining: number; readonly resets_in_seconds: number }
-  /** The number of queued and running jobs of the account. Absent from servers up to version 0.2. */
+  /** Counts the queued and running jobs of the account. Absent from servers up to version 0.2. */
   readonly open_jobs?: number
-  /** How many bytes the account stores. Absent from servers up to version 0.2. */
+  /** Counts the bytes that the account stores. Absent from servers up to version 0.2. */
   readonly stored_bytes?: number
-  /** The currency of costs; absent if none is configured. */
+  /** Names the currency of costs. Absent if none is configured. */
   readonly currency?: string
-  /** How much the unfinished jobs may cost at most, in millionths of the currency. */
+  /** The unfinished jobs may cost at most this much, in millionths of the currency. */
   readonly reserved_cost?: number
-  /** How many seconds a finished job can be read. */
+  /** A finished job can be read for this many seconds. */
   readonly retention_seconds: number
-  /** How many seconds an idempotency key is remembered. Absent from servers up to version 0.4. */
+  /** An idempotency key is remembered for this many seconds. Absent from servers up to version 0.4. */
   readonly idempotency_seconds?: number
-  /** Whether the account is suspended: it can read its jobs, but cannot create jobs. */
+  /** A suspended account can read its jobs, but cannot create jobs. */
   readonly suspended: boolean
-  /** The usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
+  /** Reports the usage in the current month (UTC). `resets_at` is the end of the month in Unix seconds. */
   readonly usage: Usage & {
     readonly month: string
     readonly resets_at: number

@@ -1,6 +1,6 @@
 /**
  * Calls the route that reads up to a hundred jobs at once and can wait for them. Servers up to version 0.2.0 do not have the
- * route; each client finds this out with its first request.
+ * route. Each client finds this out with its first request.
  */
 import { retryAfterS } from './backoff.ts'
 import { NotFoundError, ParleyError } from './errors.ts'
@@ -9,37 +9,36 @@ import type { Job } from './job.ts'
 import { onAbort } from './on-abort.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** How many jobs one request can contain. */
 export const MAX_JOBS = 100
 
 interface JobsRead {
   readonly jobs: readonly Job[]
-  /** The IDs of jobs that do not exist, have expired, or belong to another account. */
+  /** These jobs do not exist, have expired, or belong to another account. */
   readonly not_found: readonly string[]
-  /** The IDs of jobs that did not fit into the response. */
+  /** These jobs did not fit into the response. */
   readonly more: readonly string[]
 }
 
 export interface JobsAnswer extends JobsRead {
-  /** For how many seconds the server was asked to wait. */
+  /** The server was asked to wait for this many seconds. */
   readonly waitS: number
   /** Present if the server could not wait for the full time, because too many requests are waiting or it is shutting down. */
   readonly retryAfterS: number | undefined
 }
 
 export interface JobsWait {
-  /** How many seconds the server may wait before it responds: up to 120. */
+  /** The server may wait for this many seconds before it responds: up to 120. */
   readonly waitS: number
-  /** Whether to wait until all of the jobs have finished, or until any of them has. */
+  /** With `all`, the server waits until all of the jobs have finished. With `any`, it waits until one of them has. */
   readonly waitFor: 'all' | 'any'
 }
 
 export class JobsRoute {
   readonly #exchange: Exchange
   readonly #budget: ReadBudget
-  /** Whether the server has the route; null until it has responded. */
+  /** Null until the server has shown whether it has the route. */
   #exists: boolean | null = null
-  /** The first request, for which other requests wait. It never rejects. */
+  /** Other requests wait for this first request, which never rejects. */
   #first: Promise<unknown> | null = null
 
   constructor(exchange: Exchange, budget: ReadBudget) {
@@ -47,7 +46,7 @@ export class JobsRoute {
     this.#budget = budget
   }
 
-  /** Whether it is known that the server does not have the route. */
+  /** False also if it is not known yet whether the server has the route. */
   get isMissing(): boolean {
     return this.#exists === false
   }
@@ -91,14 +90,16 @@ export class JobsRoute {
 }
 
 /**
- * Whether the error shows that the server does not have the route. The route itself never responds with these statuses, because
- * it lists unknown jobs in `not_found`. A 404 of a proxy is an `UnexpectedResponseError`.
+ * The route never responds with these statuses, because it lists unknown jobs in `not_found`. A 404 of a proxy is an
+ * `UnexpectedResponseError`.
  */
 function isRouteMissing(error: unknown): boolean {
   return error instanceof NotFoundError || (error instanceof ParleyError && error.status === 405)
 }
 
-/** Resolves with the promise, which must not reject. Rejects with the signal's reason as soon as the signal aborts. */
+/**
+ * Resolves when the promise does. Rejects with the signal's reason as soon as the signal aborts. The promise must not reject.
+ */
 function untilAborted(promise: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const unsubscribe = onAbort(signal, () => reject(signal?.reason))

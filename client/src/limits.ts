@@ -1,4 +1,4 @@
-/** The limits of the key's tier. They are loaded when they are first needed, and then cached. */
+/** Knows the limits of the key's tier. They are loaded when they are first needed, and then cached. */
 import type { WithResponse } from './api-promise.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Me } from './job.ts'
@@ -17,7 +17,6 @@ export class KnownLimits {
     return this.#known ?? (await this.me(options)).data.limits
   }
 
-  /** Loads the current limits and caches them. */
   async me(options: CallOptions): Promise<WithResponse<Me>> {
     const me = await this.#exchange.send<Me>({ ...options, method: 'GET', path: '/api/v1/me' })
     this.#known = me.data.limits

@@ -1,8 +1,8 @@
-/** The log of the client: responses, retries, and outages during waits. */
+/** Logs responses, retries, and outages during waits. */
 import { fromEnvironment } from './environment.ts'
 import { ConfigurationError } from './errors.ts'
 
-/** A logger such as `console`, pino or winston. The fields repeat the information in the message. */
+/** Accepts a logger such as `console`, pino or winston. The fields repeat the information in the message. */
 export interface Logger {
   error(message: string, fields?: object): void
   warn(message: string, fields?: object): void
@@ -13,8 +13,8 @@ export interface Logger {
 export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug'] as const
 
 /**
- * `warn` logs that a server does not respond during a wait; `info` also logs retries; `debug` also logs each response. Keys and
- * contents are never logged.
+ * `warn` logs that a server does not respond during a wait. `info` also logs retries, and `debug` also logs each response. Keys
+ * and contents are never logged.
  */
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
@@ -22,8 +22,8 @@ const nothing = () => {}
 const SILENT: Logger = { error: nothing, warn: nothing, info: nothing, debug: nothing }
 
 /**
- * Returns a logger that only logs from this level on. Without a level, `PARLEY_LOG` decides; without that, a given logger gets
- * `info`, and otherwise nothing is logged.
+ * Returns a logger that logs only from this level on. Without a level, the environment variable `PARLEY_LOG` decides. Without
+ * that, a given logger gets `info`, and nothing is logged without a logger.
  */
 export function leveledLogger(given: Logger | undefined, level: LogLevel | undefined): Logger {
   const fromVariable = level ?? fromEnvironment('PARLEY_LOG')

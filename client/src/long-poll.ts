@@ -1,6 +1,6 @@
 /**
  * Waits for jobs by long polling: a request contains up to a hundred jobs, and the server responds when jobs have finished. For
- * a thousand jobs, this needs a dozen reads, whereas reading each job repeatedly would need thousands.
+ * a thousand jobs, this needs a dozen reads. Reading each job repeatedly would need thousands.
  */
 import { type Clock, pause } from './clock.ts'
 import { type CallOptions, isTemporary } from './exchange.ts'
@@ -11,9 +11,12 @@ import { Outage } from './outage.ts'
 import type { Outcome } from './poll.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** How many seconds the server waits before it responds. Proxies usually abort requests after 60 s. */
+/** Proxies usually abort requests after 60 s, so the server is asked to wait for less. */
 const MAX_WAIT_S = 50
-/** The same, while the wait includes more jobs than the request, because those could finish meanwhile. */
+/**
+ * If the wait includes more jobs than a request can contain, the others could finish meanwhile. The server is therefore asked
+ * to wait only briefly.
+ */
 const MAX_PARTIAL_WAIT_S = 5
 /**
  * After a read with finished jobs, the next read comes after a quarter of the time that the wait has taken so far, within these
@@ -22,12 +25,12 @@ const MAX_PARTIAL_WAIT_S = 5
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
-/** The minimum while jobs are still being created, in milliseconds. */
+/** Replaces MIN_GATHER_MS while jobs are still being created. */
 const MIN_CREATING_GATHER_MS = 500
 const MAX_GATHER_MS = 2_000
 /**
- * The first pause after a response that came too early and without finished jobs, in milliseconds. The pause grows with each
- * such response.
+ * The pause after a response that came too early and without finished jobs. It grows with each such response, up to
+ * MAX_PAUSE_MS.
  */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
@@ -42,16 +45,15 @@ export interface LongPollParts {
   readonly clock: Clock
   readonly logger: Logger
   /**
-   * `all` if the caller needs all jobs together: as few reads as possible are made. `any` if the caller needs each job soon
-   * after it has finished.
+   * With `all`, the caller needs all jobs together, so as few reads as possible are made. With `any`, the caller needs each job
+   * soon after it has finished.
    */
   readonly waitFor: 'all' | 'any'
-  /** Returns how many seconds the wait may still take. */
   readonly leftS: () => number
 }
 
 /**
- * Yields each job when it has finished. Returns false if the server does not have the route; the remaining jobs are then still
+ * Yields each job when it has finished. Returns false if the server does not have the route. The remaining jobs are then still
  * in `open`.
  */
 export async function* longPollEach(
@@ -116,9 +118,7 @@ export async function* longPollEach(
   return true
 }
 
-/**
- * Returns the finished and the missing jobs of a response. The server returns IDs in lower case, even if the caller's are not.
- */
+/** Returns the finished and the missing jobs. The server returns IDs in lower case, even if the caller's IDs are not. */
 function outcomesOf(ids: readonly string[], { jobs, not_found: missing }: JobsAnswer): Outcome[] {
   const ended = new Map<string, Outcome['job']>(missing.map((id) => [id.toLowerCase(), null]))
   for (const job of jobs) {

@@ -34,7 +34,7 @@ import {
   waitForOne,
 } from './wait.ts'
 
-/** The server's default of a job's `timeout`, in seconds. */
+/** The server has this default for a job's `timeout`, in seconds. */
 const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
@@ -46,7 +46,7 @@ export interface CreateOptions extends CallOptions {
 }
 
 export interface CreateAndWaitOptions extends CreateOptions {
-  /** The timeout of the whole call in seconds; if absent, it waits until the job has finished. */
+  /** Limits the whole call to this many seconds. If absent, the call waits until the job has finished. */
   readonly timeout?: number | undefined
 }
 
@@ -75,8 +75,8 @@ export class Messages {
 
   /**
    * Creates a job, and waits up to the job's `timeout` for the answer. Resolves with the job, which is `completed` or `failed`.
-   * If it has not finished in time, resolves with its ID and the status `timeout`; the job then continues on the server, and
-   * you can `wait` for it.
+   * If the job has not finished in time, resolves with its ID and the status `timeout`. The job then continues on the server,
+   * and you can `wait` for it.
    */
   create(job: SingleJob<TextFormat>, options?: CreateOptions): ApiPromise<CreatedJob<string>>
   create<T>(job: SingleJob<SchemaFormat<T>>, options?: CreateOptions): ApiPromise<CreatedJob<T>>
@@ -243,7 +243,7 @@ function callOptionsOf(options: CallOptions): CallOptions {
   return { signal, headers, maxRetries, requestTimeout, onAnswer, include }
 }
 
-/** Returns the job if it has completed; throws `JobFailedError` if it has failed. */
+/** Returns the job if it has completed. Throws `JobFailedError` if it has failed. */
 export function completed<T>(job: EndedJob<T>): CompletedJob<T> {
   if (job.status === 'failed') throw new JobFailedError(job)
   return job

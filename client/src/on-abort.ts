@@ -8,7 +8,7 @@ const callbacksOf = new WeakMap<AbortSignal, Set<() => void>>()
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
   if (signal === undefined) return () => {}
   const callbacks = callbacksOf.get(signal) ?? new Set()
-  // With a function of its own for each call, the same callback can be added twice.
+  // The same callback can be added twice, because each call adds a function of its own.
   const own = () => callback()
   callbacks.add(own)
   if (callbacks.size === 1) listen(signal, callbacks)
@@ -18,7 +18,7 @@ export function onAbort(signal: AbortSignal | undefined, callback: () => void): 
   }
 }
 
-/** The functions that remove the shared listeners, by set of callbacks. */
+/** Maps each set of callbacks to the function that removes its shared listener. */
 const unlistenOf = new WeakMap<Set<() => void>, () => void>()
 
 function listen(signal: AbortSignal, callbacks: Set<() => void>): void {

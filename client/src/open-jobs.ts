@@ -1,6 +1,6 @@
-/** The jobs for which a wait is still waiting, in the order of the caller's IDs. IDs can be added during the wait. */
+/** Holds the jobs that have not finished during a wait, in the order of the caller's IDs. IDs can be added during the wait. */
 
-/** IDs that are known at once, or that arrive over time. */
+/** The IDs are known at once, or arrive over time. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
 
 export class OpenJobs {
@@ -23,7 +23,6 @@ export class OpenJobs {
     return this.#open.size
   }
 
-  /** True if no more IDs will arrive. */
   get isComplete(): boolean {
     return this.#isComplete
   }
@@ -37,12 +36,11 @@ export class OpenJobs {
     return found
   }
 
-  /** Removes a job. Returns whether it was still in the list. */
+  /** Returns whether the job was still in the list. */
   delete(id: string): boolean {
     return this.#open.delete(id)
   }
 
-  /** Moves these jobs behind the others. */
   moveToEnd(ids: readonly string[]): void {
     for (const id of ids) if (this.#open.delete(id)) this.#open.add(id)
   }
@@ -70,7 +68,7 @@ export class OpenJobs {
     }
   }
 
-  /** Adds IDs as they arrive. Never rejects. */
+  /** Never rejects. `some` throws the error of the iterable. */
   async #readAll(ids: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake()
     signal.addEventListener('abort', wake, { once: true })

@@ -4,10 +4,8 @@ import type { Clock } from './clock.ts'
 import { type ParleyError, RateLimitError } from './errors.ts'
 import type { Logger } from './logger.ts'
 
-/** For how many milliseconds temporary failures are tolerated. */
 const MAX_OUTAGE_MS = 300_000
 
-/** Tracks consecutive failures of reads. */
 export class Outage {
   readonly #clock: Clock
   readonly #logger: Logger

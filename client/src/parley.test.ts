@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { ConfigurationError, Parley } from './index.ts'
 
-/** Creates a client that sends nothing, and records its requests. */
+/** The client records its requests instead of sending them. */
 function recording(options: ConstructorParameters<typeof Parley>[0]) {
   const sent: { readonly url: string; readonly headers: Headers }[] = []
   const fetch: typeof globalThis.fetch = async (input, init) => {
@@ -12,7 +12,7 @@ function recording(options: ConstructorParameters<typeof Parley>[0]) {
   return { client: new Parley({ ...options, fetch }), sent }
 }
 
-/** Sets environment variables until the test ends. */
+/** The variables are set until the test ends. */
 function withEnvironment(t: TestContext, variables: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(variables)) {
     const before = process.env[name]

@@ -1,4 +1,4 @@
-/** The client class and its configuration. */
+/** Defines the client and its configuration. */
 
 import { ApiPromise } from './api-promise.ts'
 import { type Clock, systemClock } from './clock.ts'
@@ -13,25 +13,24 @@ import { userAgent } from './user-agent.ts'
 
 export interface ParleyOptions {
   /**
-   * The URL of the server. If absent, the environment variable `PARLEY_URL` is used, or `http://127.0.0.1:8080` if that is not
-   * set.
+   * Calls go to the server at this URL. If absent, the environment variable `PARLEY_URL` is used, or `http://127.0.0.1:8080`.
    */
   readonly baseUrl?: string | undefined
-  /** The API key. If absent, the environment variable `PARLEY_API_KEY` is used. */
+  /** Authenticates the calls. If absent, the environment variable `PARLEY_API_KEY` is used. */
   readonly apiKey?: string | undefined
-  /** How often a call is retried after temporary failures; 4 if absent. */
+  /** Limits how often a call is retried after temporary failures: 4 times if absent. */
   readonly maxRetries?: number | undefined
-  /** The timeout of each try in seconds; 30 if absent. For a single create, the job's `timeout` is added. */
+  /** Limits each try to this many seconds, 30 if absent. For `create` and `createAndWait`, the job's `timeout` is added. */
   readonly requestTimeout?: number | undefined
-  /** Headers of each request, for example for a proxy in front of the server. */
+  /** Adds headers to each request, for example for a proxy in front of the server. */
   readonly headers?: HeaderOptions | undefined
   /** Replaces `JSON.parse`, for answers with large numbers. */
   readonly parseJson?: ((text: string) => unknown) | undefined
-  /** A logger, such as `console`, pino or winston. If it is absent and a level is set, `console` is used. */
+  /** Receives the log: a logger such as `console`, pino or winston. If it is absent and a level is set, `console` is used. */
   readonly logger?: Logger | undefined
   /**
-   * The level of the log. If absent, the environment variable `PARLEY_LOG`; if that is not set, `info` with a logger, and `off`
-   * without.
+   * Sets the level of the log. If absent, the environment variable `PARLEY_LOG` is used. If that is not set, the level is
+   * `info` with a logger, and `off` without.
    */
   readonly logLevel?: LogLevel | undefined
   /** Called with each response, for example to read its headers. */

@@ -1,6 +1,6 @@
 /**
- * Waits for jobs by reading each one repeatedly, with growing pauses. This is for servers up to version 0.2.0, which do not
- * have the route that waits, and to get the error of a job that does not exist.
+ * Waits for jobs by reading each one repeatedly, with growing pauses. Servers up to version 0.2.0 need this, because they do
+ * not have the route that waits. It also gets the error of a job that does not exist.
  */
 import { type Clock, pause } from './clock.ts'
 import { NotFoundError } from './errors.ts'
@@ -14,7 +14,7 @@ import type { ReadBudget } from './read-budget.ts'
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
-/** How many jobs are read at the same time. The others follow in order, because the server also runs jobs in order. */
+/** The other jobs are read later, in order, because the server also runs jobs in order. */
 const CONCURRENT_POLLS = 32
 
 export interface PollParts {
@@ -27,7 +27,7 @@ export interface PollParts {
   readonly logger: Logger
 }
 
-/** A finished job; null if the server does not have the job. */
+/** `job` is null if the server does not have the job. */
 export interface Outcome {
   readonly jobId: string
   readonly job: EndedJob | null
@@ -80,7 +80,7 @@ export async function* pollEach(
     isOver = true
     wake()
   })
-  // `await all` below throws the error. If the iteration ends before that, the error does not matter.
+  // `await all` below throws the error. If the iteration ends before that, nobody needs the error.
   all.catch(() => {})
   while (!isOver || found.length > 0) {
     for (let next = found.shift(); next; next = found.shift()) yield next

@@ -9,12 +9,11 @@ const WINDOW_MS = 60_000
 interface Window {
   readonly limit: number
   left: number
-  /** When the window started. Responses to earlier requests are about the previous window. */
+  /** Responses to requests that were sent before the window started are about the previous window. */
   startMs: number
   endsMs: number
 }
 
-/** A read in progress. */
 export interface ReadInProgress {
   /** Updates the budget from the rate limit headers of the response, if it has them. */
   learn(headers: Headers): void
@@ -32,7 +31,7 @@ export class ReadBudget {
     this.#clock = clock
   }
 
-  /** Call it when a read is sent. */
+  /** Must be called when a read is sent. */
   begin(): ReadInProgress {
     const sentMs = this.#clock.steadyMs()
     this.#readsInProgress += 1

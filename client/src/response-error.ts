@@ -29,14 +29,13 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
-/** Statuses with which other servers respond to unknown paths. A response of Parley also has `success: false`. */
+/** Other servers respond with these statuses to unknown paths. A response of Parley also has `success: false`. */
 const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
 
-/** How many characters of an unexpected response, such as a proxy's error page, the error message contains. */
+/** An unexpected response may be long, such as a proxy's error page, so the error message contains only its beginning. */
 const MAX_EXCERPT_LENGTH = 200
 
 /**
- * Returns the error for a response.
  * @param body the parsed body; undefined if it is not JSON
  * @param text the body as it was received
  */

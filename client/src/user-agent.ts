@@ -1,4 +1,4 @@
-/** The `user-agent` header of the client. */
+/** Creates the `user-agent` header of the client. */
 import { VERSION } from './version.ts'
 
 interface Runtime {
@@ -7,8 +7,8 @@ interface Runtime {
 }
 
 /**
- * Returns a text such as `parley-client/0.1.0 (node 24.1.0)`. Returns undefined in browsers and their workers: they send their
- * own user agent, and a different one would need the server's permission (CORS).
+ * Returns a text such as `parley-client/0.1.0 (node 24.1.0)`. Browsers and their workers get undefined, because a different
+ * user agent would need the server's permission (CORS).
  */
 export function userAgent(runtime: Runtime = globalThis as Runtime): string | undefined {
   // Bun and Deno also report a version of Node, so they are checked first.

@@ -1,2 +1,2 @@
-/** The version of this package, which must be the same as in its package.json. */
+/** The version must be the same as in this package's package.json. */
 export const VERSION = '0.4.0'

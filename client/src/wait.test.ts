@@ -9,15 +9,12 @@ import { leveledLogger } from './logger.ts'
 import { ReadBudget } from './read-budget.ts'
 import { type WaitParts, waitForAll, waitForEach } from './wait.ts'
 
-/**
- * How late a job may be reported in a wait for more than a hundred jobs, in milliseconds: two reads of other jobs, each with a
- * pause.
- */
+/** In a wait for more than a hundred jobs, a job may be reported this many milliseconds late. */
 const LATE_MS = 15_000
 
 const jobId = (number: number) => `01890a5d-ac96-774b-bcce-${number.toString(16).padStart(12, '0')}`
 
-/** A clock whose pauses end at once and advance the time. */
+/** The pauses of this clock end at once and advance the time. */
 class SteppedClock implements Clock {
   ms = 0
 
@@ -73,7 +70,7 @@ function server(endsMs: ReadonlyMap<string, number>) {
   return { clock, parts, reads: () => reads }
 }
 
-/** Waits for all jobs, and asserts that none is reported late. Returns the number of reads. */
+/** Asserts that no job is reported late. Returns the number of reads. */
 async function waitForThose(endsMs: ReadonlyMap<string, number>): Promise<number> {
   const { clock, parts, reads } = server(endsMs)
   let ended = 0
@@ -90,7 +87,7 @@ const jobs = (count: number, endOf: (at: number) => number) =>
   new Map(Array.from({ length: count }, (_, at) => [jobId(at), endOf(at)]))
 
 test('of more than a hundred jobs, those behind the first hundred are not late', async () => {
-  // The first hundred jobs do not end during the wait.
+  // The first hundred jobs do not end during this wait.
   await waitForThose(jobs(180, (at) => (at < 100 ? 600_000 : at * 3000)))
   // In these two waits, the first hundred jobs end one after the other.
   await waitForThose(jobs(200, (at) => (at < 100 ? at * 4000 : 0)))

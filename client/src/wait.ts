@@ -9,7 +9,10 @@ import { type JobIds, OpenJobs } from './open-jobs.ts'
 import { type Outcome, type PollParts, poll, pollEach } from './poll.ts'
 
 export interface WaitOptions<T = unknown> extends CallOptions {
-  /** The timeout in seconds; if absent, it waits until the job has finished, which every job does eventually. */
+  /**
+   * Limits the call to this many seconds. If absent, the call waits until the job has finished, which every job does
+   * eventually.
+   */
   readonly timeout?: number | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
@@ -111,7 +114,7 @@ export async function* waitForEach<T>(
   }
 }
 
-/** Uses long polling, or polling if the server is too old for long polling. */
+/** A server may be too old for long polling. The jobs are then polled one by one. */
 async function* outcomes(
   open: OpenJobs,
   signal: AbortSignal,

@@ -3,15 +3,15 @@ import { type AnswerSchema, withCheckedAnswer } from './answer-schema.ts'
 import { ConfigurationError, WebhookVerificationError } from './errors.ts'
 import type { Callback } from './job.ts'
 
-/** `Headers`, or the headers object of Node, Express, Fastify or a serverless platform. */
+/** Accepts `Headers`, or the headers object of Node, Express, Fastify or a serverless platform. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export interface VerifyOptions<T = unknown> {
-  /** By how many seconds the callback's timestamp may differ from the current time; 300 if absent. */
+  /** The callback's timestamp may differ from the current time by this many seconds, 300 if absent. */
   readonly tolerance?: number | undefined
-  /** When the callback was received; now if absent. */
+  /** The callback was received at this time. If absent, it is the current time. */
   readonly at?: Date | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
@@ -21,12 +21,12 @@ export interface VerifyOptions<T = unknown> {
 
 const TOLERANCE_S = 300
 const PREFIX = 'whsec_'
-/** The minimum that Standard Webhooks requires. A shorter secret is a mistake. */
+/** Standard Webhooks requires at least this many bytes. A shorter secret is a mistake. */
 const MIN_KEY_BYTES = 24
 
 /**
- * Resolves with the callback if the server has sent it recently; otherwise throws. A callback may arrive twice: use `job_id` to
- * detect duplicates.
+ * Resolves with the callback. Throws `WebhookVerificationError` if the callback cannot be trusted, and `ConfigurationError` if
+ * a secret is not valid. A callback may arrive twice: use `job_id` to detect duplicates.
  *
  * @param body the unchanged bytes or text of the request; parsing and serializing could change it
  * @param secret the account's secret (`whsec_…`), or both secrets during a rotation
@@ -109,7 +109,7 @@ function valueByName(headers: Exclude<WebhookHeaders, { get(name: string): unkno
   return Array.isArray(found) ? found.join(' ') : found
 }
 
-/** Returns the signature if it is of version `v1`. Other versions are ignored, as Standard Webhooks requires. */
+/** Returns an empty list for versions other than `v1`, which Standard Webhooks requires receivers to ignore. */
 function signatureOf(text: string): Uint8Array[] {
   const bytes = text.startsWith('v1,') ? base64Bytes(text.slice('v1,'.length)) : null
   return bytes === null ? [] : [bytes]

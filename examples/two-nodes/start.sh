@@ -13,7 +13,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 : "${DATABASE_URL:?set it to a Postgres database, such as postgres://localhost/parley}"
 mkdir -p "${FOLDER:-$here/run}"
-# Relative paths from here on, because the path of a Unix socket is limited to about 100 characters.
+# From here on, paths are relative, because the path of a Unix socket is limited to about 100 characters.
 cd "${FOLDER:-$here/run}"
 
 # On Postgres, the simulator answers only if PARLEY_SIMULATOR is true.
@@ -24,7 +24,7 @@ fi
 
 clone=$here/../..
 node() {
-  # `exec`, so that the process ID is Parley's.
+  # With `exec`, the process ID is Parley's.
   if [ -e "$clone/src/main.ts" ]; then
     exec "$clone/node_modules/.bin/node" --max-semi-space-size=64 "$clone/src/main.ts" serve
   fi
@@ -41,7 +41,7 @@ start_node() {
   done
 }
 
-# nginx first; then the nodes, which wait up to jobs.drain_seconds for running jobs.
+# nginx stops first. The nodes then wait up to jobs.drain_seconds for running jobs.
 stop() {
   trap '' INT TERM
   for name in nginx node-1 node-2; do
@@ -53,7 +53,7 @@ rm -f node-1.pid node-2.pid nginx.pid
 trap stop EXIT
 trap 'exit 0' INT TERM
 
-# One after the other: the first node creates the tables, and prints the first API key.
+# The first node creates the tables and prints the first API key, so the second must start later.
 start_node node-1
 start_node node-2
 
@@ -64,7 +64,7 @@ sed "s|127.0.0.1:8080|$listen|" "$here/nginx.conf" > nginx.conf
 user=''
 [ "$(id -u)" != 0 ] || user='user root root;'
 nginx -p "$PWD/" -c nginx.conf -g "$user" &
-# It writes this file once it listens.
+# nginx writes this file once it listens.
 until [ -s nginx.pid ]; do
   kill -0 $! 2>/dev/null || exit 1
   sleep 0.1

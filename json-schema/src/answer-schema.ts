@@ -1,60 +1,53 @@
 /**
- * A caller's JSON Schema in the form that `readSchema` returns. The checker, the strict rules and the example generator use it.
- * Nothing changes it after it was read.
+ * Defines the form of a caller's JSON Schema that `readSchema` returns. The checker, the strict rules and the example generator
+ * use it. Nothing changes it after it was read.
  */
 import type { PatternProgram } from './patterns/compile-pattern.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/**
- * Other packages must not use its fields. It refers to parts of the parsed value from which it was read, so that value must not
- * change.
- */
+/** Other packages must not use the fields. They refer to parts of the caller's value, which must not change. */
 export interface AnswerSchema {
   readonly root: SchemaNode
-  /** The schema as the caller wrote it. */
   readonly source: SchemaSource
-  /** The keywords that Parley does not enforce. */
   readonly ignored: IgnoredKeywords
 }
 
-/** Keywords that are accepted but not enforced: annotations, unknown keywords, unchecked formats. */
+/** Annotations, unknown keywords and unchecked formats are accepted but not enforced. */
 export interface IgnoredKeywords {
-  /** JSON pointers (RFC 6901) from the root of the schema to at most MAX_IGNORED of the keywords. */
+  /** Contains at most MAX_IGNORED JSON pointers (RFC 6901) from the root of the schema to the keywords. */
   readonly pointers: readonly string[]
-  /** The number of further keywords. */
   readonly more: number
 }
 
-/** A parsed JSON object. */
 export type SchemaSource = { readonly [key: string]: unknown }
 
-/** One subschema. All nodes have all fields, so that the JavaScript engine treats them as the same shape, which is faster. */
+/** All nodes have all fields. The JavaScript engine then treats them as the same shape, which is faster. */
 export interface SchemaNode {
-  /** The accepted types, as bits: see `typeBit`. The schemas `true` and `{}` have ALL_TYPES; the schema `false` has none. */
+  /** Each accepted type has its bit of `typeBit`. The schemas `true` and `{}` have ALL_TYPES. The schema `false` has none. */
   types: number
-  /** `nullable` of OpenAPI: null is accepted regardless of the other keywords. */
+  /** With `nullable` of OpenAPI, null is accepted regardless of the other keywords. */
   nullable: boolean
-  /** The lists of `enum` and `const`. The value must be in each of them. */
+  /** The value must be in each of these lists, which come from `enum` and `const`. */
   allowed: readonly AllowedValues[]
-  /** The target of `$ref`. It is set after the whole schema has been read, because the target may come later in the schema. */
+  /** The target of `$ref` is set after the whole schema has been read, because the target may come later in the schema. */
   ref: SchemaNode | null
   combined: CombinedRules | null
   object: ObjectRules | null
   array: ArrayRules | null
   number: NumberRules | null
   string: StringRules | null
-  /** The value of `default`, which only the example generator uses. */
+  /** Only the example generator uses `default`. */
   default: { readonly value: unknown } | null
 }
 
-/** Schemas that apply to the value itself, not to a part of it. */
+/** These schemas apply to the value itself, not to a part of it. */
 export interface CombinedRules {
   allOf: readonly SchemaNode[]
   anyOf: readonly SchemaNode[] | null
   oneOf: readonly SchemaNode[] | null
   not: SchemaNode | null
-  /** The schema of `if`. Without it, `then` and `else` have no effect. */
+  /** `condition` is the schema of `if`. Without it, `then` and `else` have no effect. */
   condition: SchemaNode | null
   consequence: SchemaNode | null
   alternative: SchemaNode | null
@@ -64,7 +57,7 @@ export interface ObjectRules {
   properties: ReadonlyMap<string, SchemaNode>
   patternProperties: readonly PatternProperty[]
   required: readonly string[]
-  /** The schema of properties that no other keyword covers; null if they may have any value. */
+  /** Properties that no other keyword covers have this schema. Null means that they may have any value. */
   additional: SchemaNode | null
   propertyNames: SchemaNode | null
   minProperties: number
@@ -81,9 +74,7 @@ export interface PatternProperty {
 }
 
 export interface ArrayRules {
-  /** The schemas of the first items, one for each. */
   prefixItems: readonly SchemaNode[]
-  /** The schema of all further items. */
   items: SchemaNode | null
   minItems: number
   maxItems: number
@@ -96,10 +87,7 @@ export interface ArrayRules {
 export interface NumberRules {
   minimum: number
   maximum: number
-  /**
-   * Null if there is no such bound. Infinity would not work, because it would exclude 1e400, which JavaScript parses as
-   * infinity.
-   */
+  /** Infinity cannot mean "no bound": it would exclude 1e400, which JavaScript parses as infinity. */
   exclusiveMinimum: number | null
   exclusiveMaximum: number | null
   multipleOf: number | null
@@ -115,23 +103,20 @@ export interface StringRules {
 export interface Pattern {
   readonly text: string
   readonly tree: PatternTree
-  /** How many instructions the compiled pattern has, or slightly more. */
+  /** The size is the number of instructions of the compiled pattern, or slightly more. */
   readonly size: number
-  /** Null until the first match, because most requests only read a schema and do not match anything. */
+  /** The pattern is compiled at its first match, because most requests only read a schema. */
   program: PatternProgram | null
 }
 
-/** The values of an `enum`, or the value of a `const`. */
 export interface AllowedValues {
   readonly keyword: 'enum' | 'const'
   readonly values: readonly unknown[]
-  /** A set of the values that are neither objects nor arrays; null if there are few. */
+  /** Holds the values that are neither objects nor arrays. It is null for few values, because a search is faster. */
   readonly index: ReadonlySet<unknown> | null
-  /** The values that are objects or arrays. */
   readonly nested: readonly unknown[]
 }
 
-/** Whether a value that is neither object nor array is allowed. */
 export function allowsPrimitive({ values, index }: AllowedValues, value: unknown): boolean {
   return index === null ? values.includes(value) : index.has(value)
 }
@@ -139,7 +124,6 @@ export function allowsPrimitive({ values, index }: AllowedValues, value: unknown
 export const TYPE_NAMES = ['null', 'boolean', 'object', 'array', 'number', 'string', 'integer'] as const
 type TypeName = (typeof TYPE_NAMES)[number]
 
-/** Returns the bit of a type in `SchemaNode.types`. */
 export function typeBit(name: TypeName): number {
   return 1 << TYPE_NAMES.indexOf(name)
 }
@@ -154,7 +138,7 @@ const NUMBER = typeBit('number')
 const STRING = typeBit('string')
 const INTEGER = typeBit('integer')
 
-/** Returns the bits of all types of a JSON value; an integer is also a number. Returns 0 for anything else. */
+/** An integer is also a number. Returns 0 for anything that is not a JSON value. */
 export function typesOf(value: unknown): number {
   switch (typeof value) {
     case 'string':
@@ -189,7 +173,6 @@ export function newNode(types: number): SchemaNode {
   }
 }
 
-/** Returns the schemas that apply to the same value as the node. */
 export function inPlaceNodes({ ref, combined, object }: SchemaNode): SchemaNode[] {
   const nodes = ref === null ? [] : [ref]
   if (combined !== null) {

@@ -12,7 +12,7 @@ function errorsOf(schema: unknown, answer: unknown, budget?: StepBudget): readon
   return checked.kind === 'wrong' ? checked.errors : [checked.reason]
 }
 
-/** `errors` are all errors of the answer; none if the answer is right. */
+/** `errors` lists all errors of the answer. A right answer has none. */
 type Case = [schema: unknown, answer: unknown, ...errors: string[]]
 
 function table(name: string, cases: Case[]): void {

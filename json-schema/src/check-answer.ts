@@ -9,10 +9,7 @@ import { checkAllowed, numberError, stringError } from './check-values.ts'
 import { answerPath, typeRule } from './error-text.ts'
 import { CHECK_STEPS, MAX_CHECK_DEPTH, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/**
- * An error consists of the location and the rule, such as `items[2].age: must be an integer`. The location of the whole answer
- * is `(answer)`.
- */
+/** Errors have the form `items[2].age: must be an integer`. The whole answer is `(answer)`. */
 export type CheckResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly kind: 'wrong'; readonly errors: readonly string[] }
@@ -38,7 +35,6 @@ export function checkAnswer(
   return { ok: false, kind: 'wrong', errors }
 }
 
-/** Returns why the check could not be completed; rethrows any other error. */
 function reasonOf(error: unknown, budget: StepBudget): string {
   if (error instanceof StepBudgetExceeded) {
     return `checking the answer against the schema takes more than ${budget.limit} steps`
@@ -49,7 +45,7 @@ function reasonOf(error: unknown, budget: StepBudget): string {
   throw error
 }
 
-/** Whether a subschema accepts the value. If the check is nested too deeply, it does not. Throws `StepBudgetExceeded`. */
+/** If the check is nested too deeply, the subschema does not accept the value. Throws `StepBudgetExceeded`. */
 export function accepts(node: SchemaNode, value: unknown, budget: StepBudget): boolean {
   try {
     return checkNode(newCheck(budget, null), node, value, null)
@@ -80,7 +76,6 @@ function checkNode(check: Check, node: SchemaNode, value: unknown, location: Loc
   return ok
 }
 
-/** Checks the keywords that apply to only one type of value. */
 function checkContent(check: Check, node: SchemaNode, value: unknown, location: Location | null): boolean {
   if (typeof value === 'string') {
     const error = node.string === null ? null : stringError(node.string, value, check.budget)
@@ -98,15 +93,15 @@ function checkContent(check: Check, node: SchemaNode, value: unknown, location: 
 type Path = (string | number)[]
 
 /**
- * Returns an error for the first infinite number in parsed JSON, with its location; null if there is none. The nesting of the
- * value must be limited.
+ * Returns an error for the first infinite number in parsed JSON, with its location, or null if there is none. The caller must
+ * limit the nesting of the value, because the search is recursive.
  */
 export function infiniteNumberError(value: unknown): string | null {
   const path = infinitePath(value)
   return path === null ? null : `${answerPath(path.reverse())}: must be a number of at most 1.8e308`
 }
 
-/** Returns the path from the number to the root; null if there is no infinite number. */
+/** Returns the path from the number to the root, or null if there is no infinite number. */
 function infinitePath(value: unknown): Path | null {
   if (typeof value === 'number') return Number.isFinite(value) ? null : []
   if (typeof value !== 'object' || value === null) return null

@@ -71,7 +71,7 @@ function fitting(items: number): string {
   return `${pluralize(items, 'item')} that ${items === 1 ? 'fits' : 'fit'}`
 }
 
-/** Returns the indexes of the first two equal items; null if all are different. Throws `StepBudgetExceeded` or `TooDeep`. */
+/** Returns the indexes of the first two equal items, or null if all are different. Throws `StepBudgetExceeded` or `TooDeep`. */
 function equalItems(items: readonly unknown[], budget: StepBudget): [number, number] | null {
   if (items.length < 2) return null
   const seen = new Map<unknown, number>()
@@ -87,7 +87,6 @@ function equalItems(items: readonly unknown[], budget: StepBudget): [number, num
   return null
 }
 
-/** Returns the index at which the key was first seen; null if it is new. */
 function remember<Key>(seen: Map<Key, number>, key: Key, index: number): number | null {
   const before = seen.get(key)
   if (before === undefined) seen.set(key, index)
@@ -98,7 +97,7 @@ function isPrimitive(value: unknown): boolean {
   return typeof value !== 'object' || value === null
 }
 
-/** Returns a text that is the same only for equal values. Keys are sorted, and 1.0 becomes 1. */
+/** The text is the same only for equal values: keys are sorted, and 1.0 becomes 1. */
 function canonical(value: unknown, budget: StepBudget, depth: number): string {
   budget.spend(2)
   if (depth > MAX_CHECK_DEPTH) throw new TooDeep()

@@ -56,10 +56,7 @@ function checkOneOf(
   return fitting >= 0 || fitsNone(check, branches, 'oneOf', value, location)
 }
 
-/**
- * Reports that the value fits none of the branches. If only one branch is likely, reports the errors of that branch instead.
- * Always returns false.
- */
+/** If only one branch is likely, its errors help more than a list of branches. Always returns false. */
 function fitsNone(
   check: Check,
   branches: readonly SchemaNode[],
@@ -83,7 +80,7 @@ function fitsNone(
   )
 }
 
-/** Whether the value has the type of the branch and, if it is an object, the constants that distinguish the branches. */
+/** A likely branch has the type of the value and, for objects, the constants that distinguish the branches. */
 function isLikely(branch: SchemaNode, value: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if ((branch.types & typesOf(value)) === 0) return false

@@ -1,14 +1,14 @@
-/** The state of one check. The files that check groups of keywords share it. */
+/** Holds the state of one check, which the files that check groups of keywords share. */
 import type { SchemaNode } from './answer-schema.ts'
 import { answerPath } from './error-text.ts'
 import { MAX_ERRORS, type StepBudget } from './limits.ts'
 
 export interface Check {
   readonly budget: StepBudget
-  /** Null if only the result matters, as for a branch of `anyOf`. The first error then ends the check. */
+  /** `errors` is null if only the result matters, as for a branch of `anyOf`. The first error then ends the check. */
   errors: string[] | null
   depth: number
-  /** Checks a value against a subschema. It is passed along, because importing it would create an import cycle. */
+  /** Passed along, because importing the function would create an import cycle. */
   readonly checkNode: CheckNode
 }
 
@@ -17,13 +17,13 @@ export type CheckNode = (check: Check, node: SchemaNode, value: unknown, locatio
 /** Thrown if schemas are nested more than MAX_CHECK_DEPTH deep. The public functions of this package catch it. */
 export class TooDeep extends Error {}
 
-/** A location in the answer; null is the root. It refers to its parent, and becomes text only if there is an error. */
+/** Null is the root of the answer. A location refers to its parent, and becomes text only if there is an error. */
 export interface Location {
   readonly parent: Location | null
   readonly key: string | number
 }
 
-/** Adds an error. Always returns false. */
+/** Always returns false, which is the result of the check. */
 export function addError(check: Check, location: Location | null, rule: string): false {
   if (check.errors !== null && check.errors.length < MAX_ERRORS) {
     check.errors.push(`${answerPath(pathOf(location))}: ${rule}`)
@@ -37,12 +37,10 @@ function pathOf(location: Location | null): (string | number)[] {
   return path
 }
 
-/** Whether the check should look for further errors. */
 export function continues(check: Check): boolean {
   return check.errors !== null && check.errors.length < MAX_ERRORS
 }
 
-/** Whether a subschema accepts the value. Reports no errors. */
 export function passes(check: Check, node: SchemaNode, value: unknown): boolean {
   const { errors } = check
   check.errors = null

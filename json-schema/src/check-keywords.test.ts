@@ -5,7 +5,7 @@ import { checkAnswer } from './check-answer.ts'
 import { checkSteps, StepBudget } from './limits.ts'
 import { readSchema } from './read-schema.ts'
 
-/** `errors` are all errors of the answer; none if the answer is right. */
+/** `errors` lists all errors of the answer. A right answer has none. */
 type Case = [schema: unknown, answer: unknown, ...errors: string[]]
 
 function errorsOf(schema: unknown, answer: unknown, steps: number): readonly string[] {

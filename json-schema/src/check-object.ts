@@ -77,7 +77,6 @@ function checkDependents(
   return ok
 }
 
-/** Checks the keywords for which the checker must visit the keys of the object. */
 function checkKeys(
   check: Check,
   rules: ObjectRules,
@@ -124,7 +123,7 @@ function noSuchName(pattern: Pattern, count: number): string {
   return `the schema has no such property, and ${truncate(pattern.text)} does not match`
 }
 
-/** Checks the name of a property. Its errors are reported at the location of the property. */
+/** Errors of a name are reported at the location of the property. */
 function checkName(check: Check, node: SchemaNode, name: string, inside: Location): boolean {
   const { errors } = check
   const found: string[] = []

@@ -40,7 +40,7 @@ function allowedRule(keyword: 'enum' | 'const', values: readonly unknown[]): str
   return keyword === 'const' ? `must be ${listValues(values)}` : `must be one of ${listValues(values)}`
 }
 
-/** Compares two values. The recursion is only as deep as the shallower one. Throws `StepBudgetExceeded`. */
+/** The recursion is only as deep as the shallower value. Throws `StepBudgetExceeded`. */
 function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   budget.spend(1)
   if (one === other) return true
@@ -54,7 +54,7 @@ function deepEqual(one: unknown, other: unknown, budget: StepBudget): boolean {
   return keys.every((key) => Object.hasOwn(other, key) && deepEqual(one[key], other[key], budget))
 }
 
-/** Returns the first rule that the number violates; null if there is none. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the number violates, or null if there is none. Throws `StepBudgetExceeded`. */
 export function numberError(rules: NumberRules, value: number, budget: StepBudget): string | null {
   if (value < rules.minimum) return `must be at least ${rules.minimum}`
   if (value > rules.maximum) return `must be at most ${rules.maximum}`
@@ -66,10 +66,7 @@ export function numberError(rules: NumberRules, value: number, budget: StepBudge
   return `must be a multiple of ${multipleOf}`
 }
 
-/**
- * Whether the number is a multiple of the unit, calculated with decimal numbers as a person would: 0.3 is a multiple of 0.1,
- * although not in binary.
- */
+/** Calculates with decimal numbers, as a person would: 0.3 is a multiple of 0.1, although not in binary. */
 function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(unit)) return value % unit === 0
   if (!Number.isFinite(value)) return false
@@ -87,13 +84,10 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/**
- * A decimal number times the right power of ten rounds to exactly its digits if the result is below this, because it then has
- * at most 15 digits.
- */
+/** Below this, a scaled number has at most 15 digits, so scaling by a power of ten results in exactly its digits. */
 const EXACT = 1e15
 
-/** Returns the number of digits after the decimal point; infinity for a number that is written with an exponent. */
+/** Returns infinity for a number that is written with an exponent. */
 function decimalPlaces(value: number): number {
   const text = String(value)
   const point = text.indexOf('.')
@@ -101,23 +95,22 @@ function decimalPlaces(value: number): number {
   return point < 0 ? 0 : text.length - point - 1
 }
 
-/** Returns an integer and a power of ten whose product is the number. */
+/** Returns an integer, and the exponent of the power of ten by which to multiply it. */
 function decimal(value: number): [bigint, number] {
   const [mantissa = '0', exponent = '0'] = value.toExponential().split('e')
   const [whole = '0', fraction = ''] = mantissa.split('.')
   return [BigInt(whole + fraction), Number(exponent) - fraction.length]
 }
 
-/** How many characters native code examines in the time of one step. */
+/** Native code examines this many characters in the time of one step. */
 const CHARACTERS_PER_STEP = 16
 
-/** How many steps it takes to compile one instruction of a pattern. */
 const COMPILING_STEPS = 2
 
-/** Returns the first rule that the text violates; null if there is none. Throws `StepBudgetExceeded`. */
+/** Returns the first rule that the text violates, or null if there is none. Throws `StepBudgetExceeded`. */
 export function stringError(rules: StringRules, text: string, budget: StepBudget): string | null {
   const { minLength, maxLength, pattern, format } = rules
-  // A text has at most as many code points as UTF-16 units, and at least half as many. So in most cases the length need not be
+  // A text has at most as many code points as UTF-16 units, and at least half as many. In most cases, the length need not be
   // counted.
   if (text.length < 2 * minLength || text.length > maxLength) {
     const length = lengthOf(text, budget)
@@ -134,18 +127,18 @@ export function stringError(rules: StringRules, text: string, budget: StepBudget
   return null
 }
 
-/** Whether the pattern matches anywhere in the text. Throws `StepBudgetExceeded`. */
+/** The pattern may match anywhere in the text. Throws `StepBudgetExceeded`. */
 export function matches(pattern: Pattern, text: string, budget: StepBudget): boolean {
   if (pattern.program === null) {
-    // The steps are taken from the budget before compiling. If the pattern is too large for the event loop, the check thus ends
-    // here and is repeated on a thread.
+    // The steps are taken from the budget before compiling. If the pattern is too large for the event loop, the check ends
+    // here, and a thread repeats it.
     budget.spend(COMPILING_STEPS * pattern.size)
     pattern.program = compilePattern(pattern.tree)
   }
   return matchesPattern(pattern.program, text, budget)
 }
 
-/** Returns the number of code points, which is the length in JSON Schema. */
+/** In JSON Schema, the length is the number of code points. */
 function lengthOf(text: string, budget: StepBudget): number {
   budget.spend(1 + text.length / CHARACTERS_PER_STEP)
   let pairs = 0

@@ -5,7 +5,6 @@ type Path = readonly (string | number)[]
 
 const IDENTIFIER = /^[A-Za-z_$][\w$-]{0,79}$/
 
-/** Shortens a text for an error message. */
 export function truncate(text: string): string {
   return text.length <= 80 ? text : `${text.slice(0, 79)}…`
 }
@@ -31,10 +30,7 @@ function bracketed(key: string | number): string {
   return `[${typeof key === 'number' ? key : JSON.stringify(truncate(key))}]`
 }
 
-/**
- * Returns the rule for a value with a wrong type.
- * @param types the accepted types, as bits (see `SchemaNode`)
- */
+/** @param types the accepted types, as bits of `typeBit` */
 export function typeRule(types: number): string {
   if (types === 0) return 'is not allowed: the schema is false'
   const names = TYPE_NAMES.filter((name) => (types & typeBit(name)) !== 0)
@@ -52,7 +48,6 @@ export function pluralize(count: number, noun: string): string {
 
 const MAX_LISTED = 10
 
-/** Lists the values of `enum` or `const`. */
 export function listValues(values: readonly unknown[]): string {
   const texts = values.slice(0, MAX_LISTED).map(valueText)
   const more = values.length - texts.length

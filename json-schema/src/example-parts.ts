@@ -7,23 +7,19 @@ import { type CharSet, contains, costOf } from './patterns/char-set.ts'
 import type { PatternTree } from './patterns/read-pattern.ts'
 import type { FormatName } from './string-formats.ts'
 
-/** An example, inside an object because the value itself may be null; null if no example was found. */
+/** Null means that no example was found. The value is inside an object, because the value itself may be null. */
 export type Example = { readonly value: unknown } | null
 
-/** The state while one example is being generated. */
 export interface Making {
   readonly budget: StepBudget
-  /** Whether to generate properties and items that the schema does not require. */
   readonly withOptional: boolean
-  /**
-   * The subschemas whose examples are being generated. If such a subschema occurs inside itself, it is left out where possible.
-   */
+  /** A subschema that occurs inside itself is left out where possible. */
   readonly open: Set<SchemaNode>
-  /** Generates an example of a subschema. `name` is the name of its property, which texts contain. */
+  /** `name` is the name of the subschema's property, which texts contain. */
   readonly make: (node: SchemaNode, making: Making, name: string) => Example
 }
 
-/** The maximum number of items in an array, and of keys that an object gets only to reach its minimum size. */
+/** An array gets at most MAX_ITEMS items. An object gets at most MAX_FILLED keys only to reach its minimum size. */
 const MAX_ITEMS = 2_000
 const MAX_FILLED = 100
 
@@ -60,7 +56,6 @@ function exampleProperty(rules: ObjectRules, making: Making, name: string): Exam
   return node === null ? { value: `simulated ${name}` } : making.make(node, making, name)
 }
 
-/** Adds keys that no rule names, for objects that are used as maps. */
 function fill(rules: ObjectRules, making: Making, entries: [string, unknown][]): void {
   const present = new Set(entries.map(([name]) => name))
   const wanted = Math.min(MAX_FILLED, Math.max(1, rules.minProperties))
@@ -117,7 +112,7 @@ export function* exampleArrays(rules: ArrayRules | null, making: Making, name: s
   yield []
 }
 
-/** Returns items that are all different, of a few kinds that are easy to generate. There may be fewer than `count`. */
+/** The items are of a few kinds that are easy to generate. There may be fewer than `count`. */
 function differentItems(node: SchemaNode | null, count: number, making: Making, name: string): unknown[] {
   const found = new Map<string, unknown>()
   const first = node === null ? null : making.make(node, making, name)
@@ -141,10 +136,8 @@ function differentItems(node: SchemaNode | null, count: number, making: Making, 
   return [...found.values()]
 }
 
-/** Longer strings are not generated. */
 const MAX_LENGTH = 20_000
 
-/** How many variants of a pattern's text are tried. */
 const MAX_VARIANTS = 8
 
 const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
@@ -160,10 +153,7 @@ const FORMAT_EXAMPLES: Readonly<Record<FormatName, string>> = {
   uri: 'https://example.com/simulated',
 }
 
-/**
- * Yields texts for a format, a pattern or a length. A text states that it is simulated if the rules allow that. Throws
- * `StepBudgetExceeded`.
- */
+/** A text states that it is simulated if the rules allow that. Throws `StepBudgetExceeded`. */
 export function* exampleTexts(
   rules: StringRules | null,
   name: string,
@@ -185,10 +175,7 @@ export function* exampleTexts(
   }
 }
 
-/**
- * Yields the text. If it is too short, also yields it extended at its beginning and at its end, because many formats and
- * patterns allow one of these.
- */
+/** Many rules allow longer text at one end, so short text is also extended at its beginning, and at its end. */
 function* lengthened(text: string, minLength: number): Generator<string> {
   yield text
   const missing = minLength - text.length
@@ -198,17 +185,13 @@ function* lengthened(text: string, minLength: number): Generator<string> {
 }
 
 interface Writing {
-  /** Determines which option is taken at each choice. */
   readonly variant: number
-  /** How many characters repetitions should add. The first repetition that can add them adds all. */
+  /** Repetitions should add this many characters. The first repetition that can add them adds all. */
   missing: number
   readonly budget: StepBudget
 }
 
-/**
- * Returns a text that the pattern should match; null if none is found. Assertions such as `\b` are ignored, because the checker
- * tests the text anyway.
- */
+/** Returns null if no text is found. Assertions such as `\b` are ignored, because the checker tests the text anyway. */
 function patternText(tree: PatternTree, writing: Writing): string | null {
   writing.budget.spend(1)
   switch (tree.kind) {
@@ -240,7 +223,7 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
   }
 }
 
-/** The characters that examples prefer: they use the first one that matches. */
+/** Examples use the first of these characters that matches. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
 /** All scripts that a pattern can name have a character below this code point. */

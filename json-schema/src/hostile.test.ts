@@ -14,13 +14,13 @@ import { meetsStrictRules } from './strict-rules.ts'
 const RUNS = LONG ? 10_000 : 2000
 
 /**
- * The limit of CPU time. It is long, because the first calls run code that is not compiled yet. The package promises 50 ms,
- * which its budget of steps enforces; this test only finds work that the budget does not count. CPU time is measured, because
- * the machine also runs other tests.
+ * The package promises 50 ms, which its budget of steps enforces. This test only finds work that the budget does not count. The
+ * limit is long, because the first calls run code that is not compiled yet. CPU time is measured, because the machine also runs
+ * other tests.
  */
 const LONGEST_CPU_MS = 500
 
-/** The limit of CPU time for the part of a check that runs on the event loop. */
+/** Limits the CPU time of the part of a check that runs on the event loop. */
 const EVENT_LOOP_MS = 20
 
 const slowest = { call: '', cpuMs: 0 }
@@ -71,7 +71,7 @@ test('every hostile family is refused, found wrong, or checked, within its steps
   t.diagnostic(`the longest call, ${slowest.call}, took ${slowest.cpuMs.toFixed(0)} ms of CPU`)
 })
 
-/** Generates arbitrary JSON made of keywords. Most of it is rejected, and none of it may cause a crash. */
+/** Most of the generated JSON is rejected, and none of it may cause a crash. */
 const keywordSoup: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', maxDepth: 6 },

@@ -1,4 +1,4 @@
-/** The public interface of the package. */
+/** Exports the public interface of the package. */
 export type { AnswerSchema, IgnoredKeywords, SchemaSource } from './answer-schema.ts'
 export { type CheckResult, checkAnswer, infiniteNumberError } from './check-answer.ts'
 export { CHECK_STEPS, checkSteps, FIRST_CHECK_STEPS, StepBudget } from './limits.ts'

@@ -1,20 +1,19 @@
 /**
  * Generates a plausible value that a schema accepts, for the simulator. The same schema always results in the same value. For
- * each subschema, likely values are proposed, and the first one that the checker accepts is used. So an example is always
- * valid. If no proposed value satisfies all rules, there is no example.
+ * each subschema, the first likely value that the checker accepts is used, so an example is always valid. There may be no
+ * example, although the schema accepts values.
  */
 import { type AnswerSchema, isObject, type NumberRules, type SchemaNode, typeBit } from './answer-schema.ts'
 import { accepts } from './check-answer.ts'
 import { type Example, exampleArrays, exampleObjects, exampleTexts, type Making } from './example-parts.ts'
 import { EXAMPLE_STEPS, StepBudget, StepBudgetExceeded } from './limits.ts'
 
-/** The maximum nesting of subschemas, and the maximum number of branches or `enum` values that are tried. */
 const MAX_DEPTH = 150
 const MAX_TRIED = 100
 
 /** Never throws. May return null although the schema accepts values. */
 export function makeExample(schema: AnswerSchema, stepLimit = EXAMPLE_STEPS): Example {
-  // If the budget is spent on an example with optional parts, one without them may be possible.
+  // If the budget is spent on an example with optional parts, an example without them may be possible.
   for (const withOptional of [true, false]) {
     try {
       const budget = new StepBudget(stepLimit / 2)
@@ -54,7 +53,7 @@ function* proposals(node: SchemaNode, making: Making, name: string): Generator<u
   else yield* combinedProposals(node, making, name)
 }
 
-/** Combines proposals for the node's own keywords with values for the schemas that apply to the same value. */
+/** Values for the schemas that apply to the same value may have to be merged with proposals for the node's own keywords. */
 function* combinedProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { ref, combined } = node
   const [own] = ownProposals(node, making, name)
@@ -65,7 +64,6 @@ function* combinedProposals(node: SchemaNode, making: Making, name: string): Gen
   if (combined !== null) yield* ownProposals(node, making, name)
 }
 
-/** Combines the fixed values with those of each branch of `anyOf` and `oneOf`. */
 function* branchProposals(
   { combined }: SchemaNode,
   fixed: readonly unknown[],
@@ -86,12 +84,11 @@ function* branchProposals(
   }
 }
 
-/** Returns undefined if there is no schema, or no example of it. */
 function valueFor(node: SchemaNode | null, making: Making, name: string): unknown {
   return node === null ? undefined : make(node, making, name)?.value
 }
 
-/** Merges objects. `Object.fromEntries` defines the keys, so that `__proto__` is an ordinary key. */
+/** `Object.fromEntries` defines the keys, so `__proto__` is an ordinary key. */
 function merged(objects: readonly object[]): unknown {
   return Object.fromEntries(objects.flatMap((object) => Object.entries(object)))
 }
@@ -103,10 +100,7 @@ const OBJECT = typeBit('object')
 const ARRAY = typeBit('array')
 const NULL = typeBit('null')
 
-/**
- * Yields proposals for the node's own keywords. Types for which the schema has rules come first, because they are probably
- * meant.
- */
+/** The author of a schema probably means the types for which it has rules, so these types come first. */
 function* ownProposals(node: SchemaNode, making: Making, name: string): Generator<unknown> {
   const { types, string, number, object, array } = node
   const possible: [bits: number, rules: object | null, values: Iterable<unknown>][] = [

@@ -35,7 +35,7 @@ function arrayRules(node: SchemaNode): ArrayRules {
   return node.array
 }
 
-/** Reads `items`. A list in it has the meaning that `prefixItems` has since draft 2020-12. */
+/** A list in `items` has the meaning that `prefixItems` has since draft 2020-12. */
 function readItems(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   if (!Array.isArray(value)) arrayRules(node).items = context.readNode(context, value)
   else if (source.prefixItems !== undefined) reject('must be one schema for all items after prefixItems')
@@ -46,7 +46,7 @@ function readPrefixItems(context: ReadContext, node: SchemaNode, value: unknown)
   arrayRules(node).prefixItems = readSchemas(context, value)
 }
 
-/** Reads `additionalItems`, which only has an effect if `items` is a list. */
+/** `additionalItems` has an effect only if `items` is a list. */
 function readAdditionalItems(
   context: ReadContext,
   node: SchemaNode,

@@ -71,7 +71,7 @@ function readRef(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
 }
 
-/** Reads definitions. They only have an effect through references to them. */
+/** Definitions have an effect only through references to them. */
 function readDefinitions(context: ReadContext, _node: SchemaNode, value: unknown): void {
   readSchemaMap(context, value)
 }
@@ -91,9 +91,9 @@ function addAnchor(context: ReadContext, node: SchemaNode, name: string): void {
 }
 
 /**
- * Reads `$id`. The address of the root has no effect. An address of a subschema would change what each `$ref` in it refers to,
- * so most are rejected. Two kinds are accepted: the name of a definition, which TypeBox generates for types that refer to
- * themselves; and any address on which no reference depends, which Effect 3 generates for types that accept anything.
+ * The address of the root has no effect. An address of a subschema would change the target of each `$ref` in it, so most are
+ * rejected. Two kinds are accepted: the name of a definition, which TypeBox generates for types that refer to themselves, and
+ * any address on which no reference depends, which Effect 3 generates for types that accept anything.
  */
 function readId(context: ReadContext, node: SchemaNode, value: unknown, source: SchemaSource): void {
   const { idKeyword, refStandsAlone } = context.dialect
@@ -115,10 +115,7 @@ export function rejectId(): never {
   return reject('is only supported at the root; move the schema to $defs and refer to it as #/$defs/name')
 }
 
-/**
- * Whether the `$id` is a plain name of a schema in the root's `$defs`. Such a name means the same in every `$ref`, and
- * references in that schema keep their meaning if they are also such names.
- */
+/** A plain name of a root definition means the same in every `$ref`. References inside must also be such names. */
 function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaSource): value is string {
   const { path, dialect, source: root } = context
   if (typeof value !== 'string' || !DEFINITION_NAME.test(value) || value === root[dialect.idKeyword])
@@ -130,7 +127,7 @@ function isNamedDefinition(context: ReadContext, value: unknown, source: SchemaS
 
 const DEFINITION_NAME = /^[A-Za-z_][\w-]{0,200}$/
 
-/** Whether every `$ref` in a schema matches `names`, and no reference from outside can point to an anchor or address in it. */
+/** In a closed schema, every `$ref` matches `names`, and no reference from outside can point to an anchor or address. */
 function isClosed(value: unknown, names: RegExp | null, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return true
   if (depth > 2 * MAX_SCHEMA_DEPTH) return false

@@ -1,5 +1,6 @@
 /**
- * The state while a schema is being read: its draft, the current path and the counts, with functions that reject the schema.
+ * Holds the state while a schema is being read: its draft, the current path and the counts. Also has the functions that reject
+ * the schema.
  */
 import { isObject, type SchemaNode, type SchemaSource } from './answer-schema.ts'
 import { MAX_IGNORED, MAX_IGNORED_LENGTH, MAX_SCHEMA_PARTS } from './limits.ts'
@@ -9,26 +10,22 @@ export type Path = (string | number)[]
 export interface ReadContext {
   readonly source: SchemaSource
   readonly dialect: Dialect
-  /** The current path. Keys are pushed and popped, so it only becomes a text if something is rejected. */
+  /** Keys are pushed and popped. The path becomes a text only if something is rejected. */
   path: Path
   depth: number
-  /** The number of parts so far; see MAX_SCHEMA_PARTS. */
+  /** Counts the parts of the schema that MAX_SCHEMA_PARTS limits. */
   parts: number
   patternsSize: number
-  /** References that are not resolved yet, each with the path of its `$ref`. */
   readonly refs: { readonly node: SchemaNode; readonly ref: string; readonly path: Path }[]
-  /** Nodes that apply other schemas to the same value. */
   readonly inPlace: { readonly node: SchemaNode; readonly path: Path }[]
-  /** The node of each subschema, for references to it. */
   readonly nodes: Map<SchemaSource, SchemaNode>
-  /** Subschemas by the name in their `$anchor`. */
   readonly anchors: Map<string, SchemaNode>
-  /** Definitions by the name in their `$id`; see `isNamedDefinition`. */
+  /** Maps the name in an `$id` to its definition. `isNamedDefinition` explains which names count. */
   readonly named: Map<string, SchemaNode>
-  /** The path of an `$id` that was ignored. If a reference turns out to be an address, the `$id` is rejected after all. */
+  /** An `$id` at this path was ignored. If a reference turns out to be an address, the `$id` is rejected after all. */
   ignoredId: Path | null
   readonly ignored: { readonly pointers: string[]; more: number }
-  /** Reads a subschema. It is passed along, because importing it would create an import cycle. */
+  /** The function is passed along, because importing it would create an import cycle. */
   readonly readNode: (context: ReadContext, value: unknown) => SchemaNode
 }
 
@@ -37,7 +34,6 @@ export type ReadKeyword = (
   context: ReadContext,
   node: SchemaNode,
   value: unknown,
-  /** The subschema that contains the keyword. */
   source: SchemaSource,
 ) => void
 
@@ -53,7 +49,7 @@ export function countParts(context: ReadContext, count: number): void {
   context.parts += count
 }
 
-/** Rejects the schema if it would have too many parts with these, before any of them is read. */
+/** The parts are counted before any of them is read, because there may be hundreds of thousands. */
 function expectParts(context: ReadContext, count: number): void {
   if (context.parts + count > MAX_SCHEMA_PARTS) {
     reject(`makes the schema exceed ${MAX_SCHEMA_PARTS} parts (subschemas, required names and enum values)`)
@@ -74,7 +70,7 @@ export function ignoreKeyword(context: ReadContext): void {
   ignored.more++
 }
 
-/** Reads a subschema under a key of the keyword's value, such as a property or a branch. */
+/** `key` is in the keyword's value, for example the name of a property or the index of a branch. */
 export function readInside(context: ReadContext, key: string | number, value: unknown): SchemaNode {
   context.path.push(key)
   const node = context.readNode(context, value)
@@ -82,10 +78,7 @@ export function readInside(context: ReadContext, key: string | number, value: un
   return node
 }
 
-/**
- * Reads a list of schemas. It may be empty, although JSON Schema forbids that, because generators write an empty list for an
- * empty tuple or union.
- */
+/** JSON Schema forbids an empty list. It is accepted, because generators write it for an empty tuple or union. */
 export function readSchemas(context: ReadContext, value: unknown): SchemaNode[] {
   if (!Array.isArray(value)) reject('must be a list of schemas')
   expectParts(context, value.length)
@@ -124,17 +117,17 @@ export function noteInPlace(context: ReadContext, node: SchemaNode): void {
 }
 
 interface Dialect {
-  /** True up to draft-07, in which keywords next to `$ref` have no effect. */
+  /** Up to draft-07, keywords next to `$ref` have no effect. */
   readonly refStandsAlone: boolean
-  /** The keyword that gives a schema an address; `id` up to draft-04. */
+  /** This keyword gives a schema an address. Up to draft-04, it is `id`. */
   readonly idKeyword: '$id' | 'id'
-  /** True if `$schema` is missing or is a known draft. With any other value, the schema is read as the newest draft. */
+  /** A missing `$schema` counts as known. With an unknown value, the schema is read as the newest draft. */
   readonly isKnown: boolean
 }
 
 const DRAFT = /^https?:\/\/json-schema\.org\/(?:draft-0([34567])\/|draft\/(?:2019-09|2020-12)\/)?schema#?$/
 
-/** Returns the newest draft if there is no `$schema`. Every draft also accepts the keywords of older drafts. */
+/** Without `$schema`, the newest draft applies. Every draft also accepts the keywords of older drafts. */
 export function dialectOf({ $schema }: SchemaSource): Dialect {
   const named = typeof $schema === 'string' ? DRAFT.exec($schema) : null
   const old = named?.[1]

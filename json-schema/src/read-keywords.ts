@@ -1,6 +1,6 @@
 /**
- * All known keywords: enforced keywords and annotations with the functions that read them, and rejected keywords with what to
- * use instead.
+ * Lists all known keywords: enforced keywords and annotations with the functions that read them, and rejected keywords with
+ * what to use instead.
  */
 import type { SchemaNode } from './answer-schema.ts'
 import { ARRAY_KEYWORDS } from './read-arrays.ts'
@@ -9,7 +9,7 @@ import { ignoreKeyword, type ReadContext, type ReadKeyword, reject } from './rea
 import { OBJECT_KEYWORDS } from './read-objects.ts'
 import { VALUE_KEYWORDS } from './read-values.ts'
 
-/** Annotations that clearly are not rules, so they are not listed as unenforced. */
+/** These annotations clearly are not rules, so they are not listed as unenforced. */
 const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['title', readText],
   ['description', readText],
@@ -17,13 +17,13 @@ const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['$schema', readDialect],
 ]
 
-/** Annotations that an author may mistake for rules, so they are listed as unenforced. */
+/** An author may mistake these annotations for rules, so they are listed as unenforced. */
 const UNENFORCED = [
   ...['readOnly', 'writeOnly', 'deprecated', 'example', 'examples', 'discriminator', 'contentEncoding'],
   ...['contentMediaType', 'contentSchema', '$vocabulary', 'externalDocs', 'xml'],
 ]
 
-/** The functions by keyword. With a map instead of an object, a keyword named `constructor` is unknown. */
+/** This is a map instead of an object, because an object would have a keyword named `constructor`. */
 export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...VALUE_KEYWORDS,
   ...OBJECT_KEYWORDS,
@@ -33,7 +33,7 @@ export const KEYWORDS: ReadonlyMap<string, ReadKeyword> = new Map([
   ...UNENFORCED.map((keyword) => [keyword, ignoreKeyword] as const),
 ])
 
-/** Keywords next to a `$ref` that have an effect even up to draft-07. None of them is a rule. */
+/** These keywords next to a `$ref` have an effect even up to draft-07. None of them is a rule. */
 export const BESIDE_REF: ReadonlySet<string> = new Set([
   ...['$ref', '$defs', 'definitions', '$schema', '$id', 'id', '$comment', 'title', 'description', 'default'],
 ])
@@ -49,20 +49,17 @@ function readDialect(context: ReadContext, _node: SchemaNode, _value: unknown, s
 const UNEVALUATED = 'put the properties or items of all parts into one schema, and forbid others there'
 const PROPERTY_RULES = 'use required, dependentRequired or anyOf instead'
 
-/**
- * Keywords of JSON Schema and its dialects that are not supported. They are rejected, because ignoring a rule would accept
- * wrong answers.
- */
+/** Unsupported keywords are rejected, because ignoring a rule would accept wrong answers. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['$dynamicRef', 'use $ref instead'],
   ['$recursiveRef', 'use $ref instead'],
   ['unevaluatedProperties', UNEVALUATED],
   ['unevaluatedItems', UNEVALUATED],
-  // Keywords of draft-03.
+  // Draft-03 has these keywords.
   ['divisibleBy', 'use multipleOf instead'],
   ['disallow', 'use not with a type instead'],
   ['extends', 'use allOf instead'],
-  // Keywords that plugins of validators add.
+  // Plugins of validators add these keywords.
   ['formatMinimum', 'use a pattern, or explain it in the description'],
   ['formatMaximum', 'use a pattern, or explain it in the description'],
   ['formatExclusiveMinimum', 'use a pattern, or explain it in the description'],
@@ -83,14 +80,14 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['select', 'use anyOf with const instead'],
   ['selectCases', 'use anyOf with const instead'],
   ['selectDefault', 'use anyOf with const instead'],
-  // Keywords of JSON Type Definition (RFC 8927).
+  // JSON Type Definition (RFC 8927) has these keywords.
   ['elements', 'use type: "array" and items instead'],
   ['values', 'use type: "object" and additionalProperties instead'],
   ['optionalProperties', 'use properties, and omit their names from required'],
   ['mapping', 'use anyOf with const instead'],
 ])
 
-/** Returns why an unknown keyword is rejected; null if it may be ignored. */
+/** Returns why an unknown keyword is rejected, or null if it may be ignored. */
 type FindRejection = (keyword: string) => string | null
 
 /** @param known the supported keywords; an unknown keyword may be a misspelling of one */
@@ -113,11 +110,11 @@ export function rejectionFinder(known: Iterable<string>): FindRejection {
   }
 }
 
-/** Shorter names are not corrected, because too many words differ from them by one edit. */
+/** Too many words differ from shorter names by one edit, so shorter names are not corrected. */
 const MIN_LENGTH = 6
 const MAX_LENGTH = 40
 
-/** Whether the names differ by one edit: a letter that is added, missing, different, or swapped with its neighbour. */
+/** One edit adds, removes or changes a letter, or swaps two neighbours. */
 function isOneEdit(one: string, other: string): boolean {
   if (Math.abs(one.length - other.length) > 1) return false
   let start = 0

@@ -86,7 +86,7 @@ function readDependentSchemas(context: ReadContext, node: SchemaNode, value: unk
   for (const [name, schema] of dependents(context, value)) addSchema(context, node, name, schema)
 }
 
-/** Reads `dependencies`, which up to draft-07 stands for `dependentRequired` and `dependentSchemas`. */
+/** Up to draft-07, `dependencies` stands for `dependentRequired` and `dependentSchemas`. */
 function readDependencies(context: ReadContext, node: SchemaNode, value: unknown): void {
   noteInPlace(context, node)
   for (const [name, dependent] of dependents(context, value)) {

@@ -20,7 +20,7 @@ const refs = (count: number) =>
     ]),
   )
 
-/** A chain of references in which each target comes before the reference to it. */
+/** In this chain of references, each target comes before the reference to it. */
 const refsBack = (count: number) =>
   Object.fromEntries(
     Array.from({ length: count }, (_, at) => [`d${at}`, at === 0 ? {} : { $ref: `#/$defs/d${at - 1}` }]),
@@ -276,7 +276,7 @@ test('everything else is refused, naming its path and the remedy', () => {
   }
 })
 
-/** Schemas, each with the pointers to its keywords that are accepted but not enforced. */
+/** Each schema has the pointers to its keywords that are accepted but not enforced. */
 const IGNORED: [schema: unknown, ...pointers: string[]][] = [
   [{ type: 'string', title: 't', description: 'd', default: 'x', $comment: 'c' }],
   [{ readOnly: true, writeOnly: true, deprecated: true }, '/readOnly', '/writeOnly', '/deprecated'],

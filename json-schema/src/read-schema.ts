@@ -1,6 +1,6 @@
 /**
- * Reads a caller's JSON Schema into the form in which answers are checked. If it is rejected, the result names the wrong
- * keyword and what to use instead. The limits bound how long this takes; other code limits the size of the schema's text.
+ * Reads a caller's JSON Schema into the form in which answers are checked. A rejection names the wrong keyword and what to use
+ * instead. The limits bound how long reading takes. Callers must limit the size of the schema's text.
  */
 import {
   ALL_TYPES,
@@ -25,7 +25,10 @@ import { resolveRefs } from './resolve-refs.ts'
 
 const rejectionOf = rejectionFinder(KEYWORDS.keys())
 
-/** If not ok, `path` is the location, such as `schema.properties.age.minimum`, and `rule` continues it to a sentence. */
+/**
+ * If the schema is rejected, `path` is the location, such as `schema.properties.age.minimum`, and `rule` continues it to a
+ * sentence.
+ */
 export type ReadSchemaResult =
   | { readonly ok: true; readonly schema: AnswerSchema }
   | { readonly ok: false; readonly path: string; readonly rule: string }
@@ -89,7 +92,7 @@ function readNode(context: ReadContext, value: unknown): SchemaNode {
 }
 
 function readKeyword(context: ReadContext, node: SchemaNode, keyword: string, source: SchemaSource): void {
-  // Only own properties are keywords, not inherited ones.
+  // Inherited properties are not keywords.
   if (!Object.hasOwn(source, keyword)) return
   context.path.push(keyword)
   const read = KEYWORDS.get(keyword)

@@ -117,7 +117,7 @@ function readNumberBound(keyword: 'minimum' | 'maximum'): ReadKeyword {
   }
 }
 
-/** Reads an exclusive bound. In draft-04, it is a flag that makes the other bound exclusive. */
+/** In draft-04, `exclusiveMinimum` and `exclusiveMaximum` are flags that make the other bound exclusive. */
 function readExclusiveBound(
   keyword: 'exclusiveMinimum' | 'exclusiveMaximum',
   bound: 'minimum' | 'maximum',
@@ -140,7 +140,6 @@ function readLengthBound(keyword: 'minLength' | 'maxLength'): ReadKeyword {
   }
 }
 
-/** Reads a regular expression, and adds its size to that of all patterns in the schema. */
 export function readPatternText(context: ReadContext, text: string): Pattern {
   const read = readPattern(text)
   if (!read.ok) return reject(read.rule)
@@ -151,10 +150,7 @@ export function readPatternText(context: ReadContext, text: string): Pattern {
   return { text, tree: read.tree, size: read.size, program: null }
 }
 
-/**
- * Reads `pattern`. Generators add patterns to known formats. If the format is checked and the pattern is not supported, only
- * the format applies.
- */
+/** Generators add patterns to known formats. An unsupported pattern is ignored if the format is checked. */
 function readPatternKeyword(
   context: ReadContext,
   node: SchemaNode,
@@ -169,7 +165,7 @@ function readPatternKeyword(
 
 const LOOKS_AROUND = /\(\?<?[=!]/
 
-/** Reads `format`. A format that is not checked is an annotation, as JSON Schema specifies. */
+/** JSON Schema specifies that a format that is not checked is an annotation. */
 function readFormat(context: ReadContext, node: SchemaNode, value: unknown): void {
   if (typeof value !== 'string') reject('must be a string')
   if (isFormatName(value)) stringRules(node).format = value

@@ -7,11 +7,11 @@ import { rejectId } from './read-combined.ts'
 import { type ReadContext, reject } from './read-context.ts'
 import { KEYWORDS } from './read-keywords.ts'
 
-/** Resolves all references. Throws `SchemaRejected`; `context.path` is then the path of the wrong keyword. */
+/** Throws `SchemaRejected`. `context.path` is then the path of the wrong keyword. */
 export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   const resolved = new Map<string, SchemaNode | null>()
   const isRoot = rootAddress(context)
-  // The list grows in this loop, because a reference may lead to a part that has not been read, with references in it.
+  // The list grows in this loop, because a reference may lead to a part that has not been read and contains references.
   for (const { node, ref, path } of context.refs) {
     if (context.ignoredId !== null && !/^(?:#|$)/.test(ref)) {
       context.path = context.ignoredId
@@ -41,9 +41,7 @@ export function resolveRefs(context: ReadContext, root: SchemaNode): void {
   context.path = []
 }
 
-/**
- * Returns the part after `#` of a reference into this schema. Rejects any other reference, because schemas are never fetched.
- */
+/** Returns the part after `#`. Rejects references out of this schema, because schemas are never fetched. */
 function localFragment(isRoot: (address: string) => boolean, ref: string): string {
   if (ref.startsWith('#') || ref === '') return ref.slice(1)
   const [address = '', fragment = ''] = ref.split('#', 2)
@@ -53,12 +51,12 @@ function localFragment(isRoot: (address: string) => boolean, ref: string): strin
   )
 }
 
-/** Returns a function that decides whether an address is that of the root. The address may be relative to the root's. */
+/** The address may be relative to the root's address. */
 function rootAddress({ source, dialect }: ReadContext): (address: string) => boolean {
   const id = source[dialect.idKeyword]
   const base = typeof id === 'string' ? id.replace(/#$/, '') : ''
   const href = base.length <= MAX_ADDRESS_LENGTH && URL.canParse(base) ? new URL(base).href : null
-  // Results are cached, because thousands of references may contain the same address, and parsing it takes time.
+  // Thousands of references may contain the same address, and parsing it takes time, so results are cached.
   const known = new Map([[base, base !== '']])
   return (address) => {
     let isSame = known.get(address)
@@ -77,7 +75,6 @@ function targetOf(context: ReadContext, root: SchemaNode, fragment: string): Sch
   return context.anchors.get(decoded(fragment) ?? '') ?? null
 }
 
-/** Keywords whose value is a schema. The values of the keywords below contain several schemas. */
 const HOLDS_ONE = new Set([
   ...['items', 'additionalItems', 'additionalProperties', 'propertyNames', 'contains', 'not', 'if', 'then'],
   'else',
@@ -87,10 +84,7 @@ const HOLDS_MAP = new Set([
   ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependencies'],
 ])
 
-/**
- * Follows a JSON pointer (RFC 6901) through subschemas, and through keywords without a meaning in JSON Schema: for example,
- * generators put schemas into `components`.
- */
+/** A JSON pointer (RFC 6901) may go through unknown keywords, because generators put schemas into `components`. */
 function atPointer(context: ReadContext, pointer: string): SchemaNode | null {
   if (pointer.length > MAX_POINTER_LENGTH) return null
   const path = pointer.slice(1).split('/').map(decodeToken)
@@ -140,12 +134,11 @@ function decoded(text: string): string | null {
   }
 }
 
-/** Marks a node that is being visited. */
 const VISITING = -1
 
 /**
  * Returns through how many references and branches a node leads for the same value. Rejects cycles, which would never end, and
- * long chains. So during a check, the recursion for one value is limited.
+ * long chains, which would make the recursion of a check too deep.
  */
 function inPlaceDepth(node: SchemaNode, depths: Map<SchemaNode, number>, depth: number): number {
   const known = depths.get(node)

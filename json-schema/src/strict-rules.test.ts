@@ -11,7 +11,7 @@ import {
 
 type Properties = Record<string, unknown>
 
-/** Returns a schema of an object with exactly these properties, all of them required. */
+/** The schema requires exactly these properties. */
 const closed = (properties: Properties, more: Properties = {}): Properties => ({
   type: 'object',
   properties,

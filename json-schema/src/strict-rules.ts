@@ -1,23 +1,20 @@
 /**
- * Decides whether OpenAI's structured outputs accept a schema with `strict: true`. In case of doubt they do not: a schema sent
- * with `strict: false` still works, because Parley checks the answer, whereas a job fails if OpenAI rejects its schema.
+ * Decides whether OpenAI's structured outputs accept a schema with `strict: true`. In case of doubt, the answer is no: a schema
+ * sent with `strict: false` still works, because Parley checks the answer, whereas a job fails if OpenAI rejects its schema.
  */
 import { type AnswerSchema, isObject, type SchemaSource } from './answer-schema.ts'
 
-/** OpenAI's documented limits (guide "Structured Outputs", section on supported schemas, in 2026). */
+/** OpenAI documents these limits (guide "Structured Outputs", section on supported schemas, in 2026). */
 export const STRICT_MAX_PROPERTIES = 5_000
 export const STRICT_MAX_DEPTH = 10
 export const STRICT_MAX_ENUM_VALUES = 1_000
-/** Maximum characters of all property names, definition names, enum values and const values together. */
+/** Counts the characters of all property names, definition names, enum values and const values together. */
 const STRICT_MAX_TEXT = 120_000
 /** If an enum has more string values than this, their total number of characters is limited as well. */
 export const STRICT_LARGE_ENUM = 250
 const STRICT_LARGE_ENUM_TEXT = 15_000
 
-/**
- * The keywords in OpenAI's documentation of strict mode, without `minLength`, `maxLength` and `default`, because some servers,
- * such as Azure's, respond to these with 400.
- */
+/** OpenAI also documents `minLength`, `maxLength` and `default`, but some servers, such as Azure's, reject them. */
 const STRICT_KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref'],
   ...['$defs', 'definitions', 'title', 'description', 'minimum', 'maximum', 'exclusiveMinimum'],
@@ -99,7 +96,6 @@ function isStrictArray(schema: SchemaSource, isNeeded: boolean, depth: number, t
   return isStrict(items, depthInside(items, depth), totals)
 }
 
-/** Returns the depth inside a schema. Only objects, arrays and unions count as levels. */
 function depthInside(schema: unknown, depth: number): number {
   const holds =
     isObject(schema) &&

@@ -1,7 +1,6 @@
 /**
- * Checks the values of `format`: those of OpenAI's structured outputs, and `uri`. Each check takes linear time. Formats apply
- * only to strings. Host names may contain encoded labels of other scripts ("A-labels", such as `xn--mnchen-3ya`), according to
- * RFC 5891 and RFC 5892.
+ * Checks the values of `format`: the formats of OpenAI's structured outputs, and `uri`. Each check takes linear time. Host
+ * names may contain encoded labels of other scripts ("A-labels", such as `xn--mnchen-3ya`), according to RFC 5891 and RFC 5892.
  */
 
 type FormatCheck = (text: string) => boolean
@@ -31,24 +30,24 @@ export function meetsFormat(format: FormatName, text: string): boolean {
   return CHECKS[format](text)
 }
 
-/** Returns how many steps a check takes. Host names are checked label by label, and encoded labels are decoded. */
+/** Host names are checked label by label, and encoded labels are decoded, so both take more steps. */
 export function formatSteps(format: FormatName, text: string): number {
   const steps = 1 + text.length / CHARACTERS_PER_STEP
   if ((format !== 'hostname' && format !== 'email') || text.length > MAX_MAIL_ADDRESS) return steps
   return steps + text.length * (/xn--/i.test(text) ? STEPS_PER_ENCODED : STEPS_IN_LABEL)
 }
 
-/** How many characters native code examines in the time of one step. */
+/** Native code examines this many characters in the time of one step. */
 const CHARACTERS_PER_STEP = 16
 const STEPS_IN_LABEL = 0.2
 const STEPS_PER_ENCODED = 3
 
-/** Longer mail addresses are rejected before their labels are checked: a host has at most 253 characters, a local part 64. */
+/** Longer addresses are invalid: a host has at most 253 characters, and a local part 64. */
 const MAX_MAIL_ADDRESS = 318
 
 const MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
 
-/** `full-date` of RFC 3339. The day must exist. */
+/** Implements `full-date` of RFC 3339. The day must exist. */
 function isDate(text: string): boolean {
   const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text)
   if (parts === null) return false
@@ -59,7 +58,7 @@ function isDate(text: string): boolean {
   return day >= 1 && day <= (MONTH_DAYS[month - 1] ?? 0) + leapDay
 }
 
-/** `full-time` of RFC 3339, with an offset. Second 60 is a leap second, which is only allowed at 23:59 UTC. */
+/** Implements `full-time` of RFC 3339, with an offset. Second 60 is a leap second, which is allowed only at 23:59 UTC. */
 function isTime(text: string): boolean {
   const parts = /^(\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[zZ]|([+-])(\d{2}):(\d{2}))$/.exec(text)
   if (parts === null) return false
@@ -76,7 +75,7 @@ function isDateTime(text: string): boolean {
   return isDate(text.slice(0, 10)) && /^[tT]$/.test(text.slice(10, 11)) && isTime(text.slice(11))
 }
 
-/** A duration of RFC 3339, appendix A. Weeks cannot be combined with other units, and between two units none may be missing. */
+/** In RFC 3339, appendix A, weeks stand alone, and no unit between two others may be missing. */
 function isDuration(text: string): boolean {
   if (text.length > 200) return false
   if (/^P\d+W$/.test(text)) return true
@@ -88,10 +87,7 @@ function isDuration(text: string): boolean {
   return /^(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)$/.test(date)
 }
 
-/**
- * A mail address of RFC 5321: the local part consists of words or is quoted; then follows a host name, or an address in
- * brackets.
- */
+/** In RFC 5321, the local part consists of words or is quoted. A host name or an address in brackets follows. */
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf('@')
   const local = text.slice(0, at)
@@ -112,13 +108,13 @@ function isMailHost(host: string): boolean {
   return literal[1] === undefined ? isIpv4(literal[2] ?? '') : isIpv6(literal[2] ?? '')
 }
 
-/** A host name of RFC 1123: labels of letters, digits and inner hyphens, with at most 63 characters each and 253 in total. */
+/** In RFC 1123, labels have letters, digits and inner hyphens, at most 63 characters each and 253 in total. */
 function isHostname(text: string): boolean {
   if (text.length === 0 || text.length > 253) return false
   return text.split('.').every(isLabel)
 }
 
-/** RFC 5890: only encoded labels have hyphens as their third and fourth characters. */
+/** In RFC 5890, only encoded labels have hyphens as their third and fourth characters. */
 function isLabel(label: string): boolean {
   if (!/^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i.test(label)) return false
   if (!label.startsWith('--', 2)) return true
@@ -142,7 +138,7 @@ function isIpv6(text: string): boolean {
   let count = groups.length
   const last = groups.at(-1)
   if (last?.includes('.')) {
-    // The dotted form counts as two groups, and is only allowed at the end.
+    // The dotted form counts as two groups, and is allowed only at the end.
     if (!isIpv4(last) || (halves.length === 2 && after.length === 0)) return false
     groups.pop()
     count++
@@ -151,13 +147,10 @@ function isIpv6(text: string): boolean {
   return halves.length === 2 ? count <= 7 : count === 8
 }
 
-/**
- * Matches what a URI must not contain. An expression that matches the URI itself would overflow the stack of the regular
- * expression engine for a data URI of some MB.
- */
+/** Matching the URI itself would overflow the stack of the regular expression engine for a data URI of some MB. */
 const NOT_IN_URI = /[^\w\-.~:/?#[\]@!$&'()*+,;=%]|%(?![\da-f]{2})/i
 
-/** An absolute URI of RFC 3986: a scheme, and then only allowed characters and complete percent-encodings. */
+/** Implements the absolute URIs of RFC 3986: a scheme, and then only allowed characters and complete percent-encodings. */
 function isUri(text: string): boolean {
   const scheme = /^[a-z][a-z\d+.-]{0,60}:/i.exec(text)
   if (scheme === null) return false
@@ -178,7 +171,7 @@ function isAuthority(authority: string): boolean {
   return literal !== null && isIpv6(literal[1] ?? '')
 }
 
-/** Whether the part after `xn--` of a label encodes a label that can be registered. It has at most 59 characters. */
+/** `encoded` is the part of a label after `xn--`. Returns true if a label with this code could be registered. */
 export function isEncodedLabel(encoded: string): boolean {
   const codePoints = decodePunycode(encoded)
   if (codePoints === null || codePoints.length === 0 || codePoints.every((code) => code < 0x80)) return false
@@ -189,12 +182,12 @@ export function isEncodedLabel(encoded: string): boolean {
 const BEGINS_WITH_MARK = /^\p{M}/u
 
 /**
- * Characters that labels must not contain: RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6, as well as capital letters,
- * control characters and spaces.
+ * Labels must not contain these characters: RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6. Capital letters, control
+ * characters and spaces are not allowed either.
  */
 const DISALLOWED = /^..--|[\u0640\u07fa\u302e\u302f\u3031-\u3035\u303b\p{Lu}\p{Cc}\p{Cs}\p{Z}]/u
 
-/** RFC 5892, appendix A: rules for characters that are allowed only next to certain others. */
+/** RFC 5892, appendix A, allows some characters only next to certain others. */
 const RULES: readonly ((label: string) => boolean)[] = [
   // The middle dot of Catalan must be between two letters l.
   (label) => !/(?<!l)\u00b7|\u00b7(?!l)/u.test(label),
@@ -214,7 +207,7 @@ const BASE = 36
 const T_MIN = 1
 const T_MAX = 26
 
-/** Decodes Punycode (RFC 3492, section 6.2). Returns null if the text is not valid. */
+/** Returns null if the text is not valid Punycode (RFC 3492, section 6.2). */
 function decodePunycode(encoded: string): number[] | null {
   const delimiter = encoded.lastIndexOf('-')
   const output = Array.from(encoded.slice(0, Math.max(0, delimiter)), (char) => char.charCodeAt(0))

@@ -7,7 +7,9 @@ import { searchedInFull } from './callbacks.ts'
 
 const ROWS = 2000
 
-/** Simulates a search through the callbacks of `jobs` jobs, newest first. Those at the positions `wanted` match. */
+/**
+ * Simulates a search through the callbacks of `jobs` jobs, newest first. Only the callbacks at the positions `wanted` match.
+ */
 function searchOf(jobs: number, wanted: readonly number[]) {
   let searches = 0
   const search = ({ beforeJobId, limit }: CallbackFilter): Promise<Page<CallbackSummary>> => {

@@ -1,4 +1,4 @@
-/** `parley callbacks`: lists and shows callbacks. It reads the database directly, even while servers run. */
+/** `parley callbacks` lists and shows callbacks. The command reads the database directly, even while servers run. */
 import { defined } from '../admin/fields.ts'
 import { callbackDetailsView, callbackView } from '../admin/job-view.ts'
 import { refusals } from '../admin/refusals.ts'
@@ -12,10 +12,9 @@ import type {
 } from '../store/callback-store.ts'
 import type { Page } from '../store/chunked-search.ts'
 import { withOperatorStore } from './database.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
-import { CommandError, counted, printable, printLine, table, timeOf } from './output.ts'
+import { CommandError, counted, printable, printLine, table, timeOf } from './input-output.ts'
+import type { DefaultOptions } from './options.ts'
 
-/** Maximum characters of a response or an error, in the list and in the view of one callback. */
 const MAX_LENGTH_IN_LIST = 60
 const MAX_LENGTH = 300
 
@@ -58,8 +57,8 @@ export async function listCallbacks(options: ListCallbacksOptions): Promise<void
 type Search = (filter: CallbackFilter) => Promise<Page<CallbackSummary>>
 
 /**
- * Continues a search until the page is full, if it stopped at the store's limit. A command can wait for that; a request to the
- * admin API gets the short page instead.
+ * A search of the store stops after a limited number of rows. A command can wait, so it continues until the page is full. A
+ * request to the admin API gets the short page instead.
  */
 export async function searchedInFull(filter: CallbackFilter, search: Search): Promise<Page<CallbackSummary>> {
   const found: CallbackSummary[] = []
@@ -132,7 +131,7 @@ function stateText(state: CallbackState, inProgress: boolean, whenMs: number | n
   return state === 'owed' ? `owed; the next attempt is due${time}` : `${state}${time}`
 }
 
-/** Returns a note if attempts other than the one in progress have no record. */
+/** Returns a note if attempts have no record. The attempt in progress does not count. */
 function missingAttempts({ attempts, log, inProgress }: CallbackDetails): string {
   const first = log[0]?.attempt ?? 1
   const missing = attempts - first + 1 - log.length - (inProgress ? 1 : 0)

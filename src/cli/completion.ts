@@ -1,6 +1,6 @@
-/** `parley completion`: prints a script with which a shell completes commands, options and values. */
+/** `parley completion` prints a script with which a shell completes commands, options and values. */
 import { Argument, type Command, type Option } from 'commander'
-import { printLine } from './output.ts'
+import { printLine } from './input-output.ts'
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
 type Shell = keyof typeof SCRIPTS
@@ -20,20 +20,20 @@ export function addCompletion(command: Command, program: Command): void {
 }
 
 interface CompletedCommand {
-  /** The full command, such as `parley keys create`. */
+  /** Contains the full command, such as `parley keys create`. */
   readonly path: string
   readonly description: string
   readonly commands: readonly { readonly name: string; readonly description: string }[]
   readonly options: readonly CompletedOption[]
-  /** What each argument can be, in order. The last entry applies to all further arguments. */
+  /** The last entry applies to all further arguments. */
   readonly arguments: readonly Values[]
 }
 
 interface CompletedOption {
-  /** The long form, such as `--json`, and the short form if there is one. */
+  /** Contains the long form, such as `--json`, and the short form if there is one. */
   readonly flags: readonly string[]
   readonly description: string
-  /** Null if the option takes no value. */
+  /** `values` is null if the option takes no value. */
   readonly values: Values | null
 }
 
@@ -42,7 +42,7 @@ export type Values =
   | { readonly kind: 'files' }
   | { readonly kind: 'free' }
 
-/** Returns the command and all its subcommands. A command comes before its subcommands. */
+/** Each command comes before its subcommands. */
 function completedCommands(command: Command, before: readonly string[] = []): CompletedCommand[] {
   const words = [...before, command.name()]
   const help = command.createHelp()
@@ -71,10 +71,7 @@ function valuesOf(given: Option | Argument): Values {
   return { kind: /\bfile\b/.test(name) ? 'files' : 'free' }
 }
 
-/**
- * Returns the script for bash 3.2 (the version of macOS) or later. It finds the command in the words before the cursor, and
- * offers the command's options and values.
- */
+/** The script must work in bash 3.2, the version of macOS. */
 function bashScript(commands: readonly CompletedCommand[]): string {
   const steps = commands.flatMap(({ path, commands: under }) => under.map(({ name }) => `${path} ${name}`))
   const valued = commands.flatMap(({ path, options }) =>
@@ -122,7 +119,6 @@ function flagsOf({ path, options }: CompletedCommand): string {
   return `    '${path}') words=${list(options.flatMap(({ flags }) => flags))} ;;`
 }
 
-/** Returns a case of the script that completes a word without dashes: a subcommand, or the next argument. */
 function positionsOf({ path, commands, arguments: taken }: CompletedCommand): string {
   if (commands.length > 0) {
     return `  '${path}') ${offer({ kind: 'words', words: commands.map(({ name }) => name) })} ;;`
@@ -142,12 +138,11 @@ function pattern(words: readonly string[]): string {
   return words.map((word) => `'${word}'`).join('|')
 }
 
-/** Joins words by line ends. The script sets IFS to a line end, because file names may contain spaces. */
+/** The script sets IFS to a line end, because file names may contain spaces. */
 function list(words: readonly string[]): string {
   return `$'${words.join('\\n')}'`
 }
 
-/** Returns the script for zsh, which uses zsh's function `_arguments`. */
 function zshScript(commands: readonly CompletedCommand[]): string {
   return `#compdef parley
 # zsh completion of parley: source <(parley completion zsh), after compinit
@@ -201,7 +196,6 @@ function quotedForZsh(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** Returns the script for fish, with one line per completion. */
 function fishScript(commands: readonly CompletedCommand[]): string {
   return `# fish completion of parley: parley completion fish > ~/.config/fish/completions/parley.fish
 complete -c parley -f
@@ -222,7 +216,7 @@ function linesOf({ path, commands, options, arguments: taken }: CompletedCommand
   ]
 }
 
-/** Returns the condition that the words of the command have been typed, but none of its subcommands. */
+/** The condition is true when the words of the command have been typed, but none of its subcommands. */
 function conditionOf(path: string, under: readonly string[]): string {
   const [, ...words] = path.split(' ')
   const typed = words.map((word) => `__fish_seen_subcommand_from ${word}`)

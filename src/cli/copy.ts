@@ -1,14 +1,18 @@
-/** `parley copy`: copies everything that has not expired from one database to another one, which must be empty. */
+/**
+ * `parley copy` copies everything that has not expired from one database to another one, which must be empty. Passwords come
+ * from a file or the environment, because other users of the machine can see the arguments of commands.
+ */
 
+import { readFileSync } from 'node:fs'
 import { databaseProblems } from '../config/allowed-values.ts'
 import { loadRetentionMs } from '../config/load.ts'
+import type { Environment } from '../config/settings.ts'
 import { DatabaseProblem } from '../store/database-problem.ts'
-import { openTransferSource, openTransferTarget } from '../store/open.ts'
+import { isPostgres, openTransferSource, openTransferTarget } from '../store/open.ts'
 import { type TransferCounts, transferDatabase } from '../store/transfer.ts'
-import { FROM_PASSWORD, type PasswordSource, TO_PASSWORD, withPassword } from './copy-passwords.ts'
 import { databaseName, Progress } from './database.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
-import { CommandError, printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
+import type { DefaultOptions } from './options.ts'
 
 export interface CopyOptions extends DefaultOptions {
   readonly from: string
@@ -20,10 +24,13 @@ export interface CopyOptions extends DefaultOptions {
 export async function copy(options: CopyOptions): Promise<void> {
   const { json, config } = options
   const from = addressOf(
-    { option: '--from', variable: FROM_PASSWORD, file: options.fromPasswordFile },
+    { option: '--from', variable: 'PARLEY_FROM_PASSWORD', file: options.fromPasswordFile },
     options.from,
   )
-  const to = addressOf({ option: '--to', variable: TO_PASSWORD, file: options.toPasswordFile }, options.to)
+  const to = addressOf(
+    { option: '--to', variable: 'PARLEY_TO_PASSWORD', file: options.toPasswordFile },
+    options.to,
+  )
   const retentionMs = loadRetentionMs(process.env, config)
   const nowMs = Date.now()
   const startedMs = performance.now()
@@ -41,6 +48,50 @@ function addressOf(source: PasswordSource, address: string): string {
   const [problem] = databaseProblems(address)
   if (problem) throw new CommandError(problem.replace(/^database/, source.option))
   return withPassword(address, source, process.env)
+}
+
+export interface PasswordSource {
+  readonly option: '--from' | '--to'
+  readonly variable: string
+  /** The file takes precedence over the variable. */
+  readonly file: string | undefined
+}
+
+/** Returns the address unchanged if no password is given. */
+export function withPassword(
+  address: string,
+  { option, variable, file }: PasswordSource,
+  env: Environment,
+): string {
+  const password = file === undefined ? env[variable] : readPassword(`${option}-password-file`, file)
+  if (password === undefined || password === '') return address
+  if (!isPostgres(address)) {
+    // The environment variable may be meant for another command, so it is ignored. A password file for SQLite is a mistake.
+    if (file === undefined) return address
+    throw new CommandError(`${option}-password-file: a SQLite file has no password. Leave the option out.`)
+  }
+  const url = new URL(address)
+  if (url.password !== '' || url.searchParams.has('password')) {
+    const from = file === undefined ? variable : `${option}-password-file`
+    throw new CommandError(
+      `${option}: both this URL and ${from} contain a password. Remove the one in the URL.`,
+    )
+  }
+  url.password = encodeURIComponent(password)
+  return url.href
+}
+
+function readPassword(option: string, file: string): string {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new CommandError(`${option}: ${file} cannot be read: ${(error as Error).message}.`)
+  }
+  const [line = ''] = text.split(/\r?\n/, 1)
+  if (line === '')
+    throw new CommandError(`${option}: the first line of ${file} is empty; it must contain the password.`)
+  return line
 }
 
 async function copyBetween(from: string, to: string, expiry: { nowMs: number; retentionMs: number }) {

@@ -7,8 +7,8 @@ import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../sto
 import type { OperatorStore } from '../store/operator-store.ts'
 import type { Restored, WriteOptions } from '../store/sqlite/backup.ts'
 import type { DatabaseSummary } from '../store/sqlite/database-summary.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
-import { CommandError, counted, printLine } from './output.ts'
+import { CommandError, counted, printLine } from './input-output.ts'
+import type { DefaultOptions } from './options.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
 export async function migrate({ json, config }: DefaultOptions): Promise<void> {
@@ -112,7 +112,7 @@ function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1)
 }
 
-/** Options of a database URL that libpq knows by the same names. */
+/** libpq has these options of database URLs under the same names. It would reject the others. */
 const SHARED_OPTIONS = ['host', 'port', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
 
 function dumpCommand(url: string, file: string): string {
@@ -123,7 +123,10 @@ function restoreCommand(url: string, file: string): string {
   return `pg_restore --no-owner --exit-on-error --single-transaction --dbname=${quoted(addressOf(url))} ${quoted(file)}`
 }
 
-/** Returns the URL without its password. The Postgres tools ask for the password, or read it from PGPASSWORD or ~/.pgpass. */
+/**
+ * The password is removed, because other users can see the arguments of commands. The Postgres tools ask for the password, or
+ * read it from PGPASSWORD or ~/.pgpass.
+ */
 function addressOf(url: string): string {
   const address = new URL(url)
   address.password = ''
@@ -131,7 +134,7 @@ function addressOf(url: string): string {
   for (const name of new Set(address.searchParams.keys())) {
     if (!SHARED_OPTIONS.includes(name)) address.searchParams.delete(name)
   }
-  // libpq's name for `no-verify` is `require`.
+  // libpq has no `no-verify`. Its `require` does the same.
   if (address.searchParams.get('sslmode') === 'no-verify') address.searchParams.set('sslmode', 'require')
   return address.href
 }
@@ -142,7 +145,7 @@ function quoted(text: string): string {
 
 type ProgressOptions = Pick<WriteOptions, 'signal' | 'onProgress'>
 
-/** Shows the progress of a write. A signal aborts the write, which deletes the partial file. */
+/** A signal aborts the write, which deletes the partial file. */
 async function writeWithProgress<T>(
   write: (options: ProgressOptions) => Promise<T>,
 ): Promise<{ readonly result: T; readonly seconds: number }> {
@@ -165,16 +168,13 @@ async function writeWithProgress<T>(
   }
 }
 
-/**
- * Ends the process at once. `process.exit` would wait for the storage thread, which is blocked until SQLite has written
- * everything.
- */
+/** `process.exit` would wait for the storage thread, which SQLite blocks until everything is written. */
 function killSelf(signal: NodeJS.Signals): void {
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)
 }
 
-/** Returns the database's name for messages: without user, password and options, which can contain a password. */
+/** Messages must not show the user, the password or the options, which can contain a password. */
 export function databaseName(address: string): string {
   if (!isPostgres(address)) return `sqlite:${sqlitePath(address)}`
   const { host, pathname } = new URL(address)
@@ -183,7 +183,7 @@ export function databaseName(address: string): string {
 
 const EVERY_MS = 1000
 
-/** Shows the progress of a long command on one line of a terminal. Prints nothing without a terminal. */
+/** Shows progress on one line of a terminal. Prints nothing without a terminal. */
 export class Progress {
   readonly #out: NodeJS.WriteStream
   readonly #startedMs = performance.now()
@@ -209,7 +209,6 @@ export class Progress {
   }
 }
 
-/** Opens the configured database for one command, and closes it afterwards. */
 export async function withOperatorStore<T>(
   configFile: string | undefined,
   work: (store: OperatorStore) => Promise<T>,

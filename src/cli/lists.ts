@@ -1,4 +1,4 @@
-/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit`: print records as a table, as JSON or as CSV. */
+/** `parley accounts list`, `keys list`, `tokens list`, `usage` and `audit` print records as a table, as JSON or as CSV. */
 import {
   accountView,
   keyView,
@@ -18,10 +18,9 @@ import type { AccountRecord, KeyRecord } from '../store/account-store.ts'
 import type { AuditEntry } from '../store/audit-store.ts'
 import type { UsageRecord } from '../store/usage-store.ts'
 import { withOperatorStore } from './database.ts'
-import { type DefaultOptions, USAGE_KEYS } from './operator/shared-options.ts'
-import { CommandError, printable, printLine, table, timeOf } from './output.ts'
+import { CommandError, printable, printLine, table, timeOf } from './input-output.ts'
+import { type DefaultOptions, USAGE_KEYS } from './options.ts'
 
-/** How many records one query reads. */
 const PAGE_SIZE = 1000
 
 async function readAll<T>(read: (last: T | undefined) => Promise<T[]>): Promise<T[]> {
@@ -117,7 +116,7 @@ function day(ms: number): string {
 export interface UsageOptions extends DefaultOptions {
   readonly account?: string
   readonly month?: string
-  /** The keys to sum by. If absent, each month, account and model has its own row. */
+  /** Usage is summed by these keys. Without them, each month, account and model has its own row. */
   readonly by?: readonly string[]
   readonly csv?: true
 }
@@ -161,7 +160,7 @@ function printTable(sums: readonly UsageSums[], keys: readonly string[], cells: 
 
 type KeyTexts = Readonly<Record<string, string | number | undefined>>
 
-/** Sums rows with the same keys. The sums are in the order of their first rows, which begin with the newest month. */
+/** The sums are in the order of their first rows, which begin with the newest month. */
 function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts & UsageSums)[] {
   const groups = Map.groupBy(rows, (row) => JSON.stringify(keysOf(row, keys)))
   return [...groups.values()].map((group) => {
@@ -171,13 +170,12 @@ function sumsBy(rows: readonly UsageRow[], keys: readonly string[]): (KeyTexts &
   })
 }
 
-/** Returns the row's values of the keys, escaped because metadata is text from callers. */
+/** The values are escaped, because metadata is text from callers. */
 const keysOf = (row: KeyTexts, keys: readonly string[]) =>
   keys.map((key) => printable(String(row[key] ?? '')))
 
 const USAGE_HEADER = ['JOBS', 'FAILED', 'CACHE HITS', 'CALLS', 'INPUT', 'OUTPUT']
 
-/** Returns the cells of a row. After the last row of a month, also the totals of the month. */
 function cellsOf(row: UsageRow, at: number, all: readonly UsageRow[]): string[][] {
   const { month, account, model } = row
   const cells = [month, account, model, ...numbersOf(row)]
@@ -191,7 +189,6 @@ function numbersOf(sums: UsageSums): string[] {
   return sums.cost === undefined ? numbers : [...numbers, amountText(sums.cost)]
 }
 
-/** Whether any row has a cost; otherwise the column is omitted. */
 function hasCost(rows: readonly UsageSums[]): boolean {
   return rows.some(({ cost }) => cost !== undefined)
 }
@@ -207,16 +204,12 @@ function csvOf(rows: readonly (UsageSums & KeyTexts)[], keys: readonly string[])
   return [columns.join(','), ...lines].join('\n')
 }
 
-/**
- * Quotes a cell according to RFC 4180. Metadata that looks like a formula gets an apostrophe in front, because spreadsheets
- * would evaluate it.
- */
+/** Follows RFC 4180. Spreadsheets evaluate formulas, so metadata that looks like one gets an apostrophe. */
 function csvCell(given: string, isOfCaller: boolean): string {
   const text = isOfCaller && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-/** Maximum characters of an outcome in the table. */
 const MAX_OUTCOME_LENGTH = 60
 
 export interface AuditOptions extends DefaultOptions {

@@ -19,7 +19,7 @@ const WATCH = `data:text/javascript,${encodeURIComponent(`
     },
   })`)}`
 
-/** Runs Node with these arguments. Returns its exit code and what it printed about its modules. */
+/** Returns the exit code, and what Node printed about its modules. */
 function watched(
   args: readonly string[],
   options: SpawnSyncOptionsWithStringEncoding = { encoding: 'utf8' },

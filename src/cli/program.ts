@@ -1,18 +1,16 @@
-/** Declares all commands, and runs the one in the arguments. */
+/** Declares all commands, and runs the command that the arguments name. */
 import { Command, CommanderError } from 'commander'
 import { VERSION } from '../version.ts'
-import { addBatch } from './batch/options.ts'
-import { addBatches } from './batches/options.ts'
-import { addJob, addSend } from './call/options.ts'
+import { addClientCommands } from './client-commands.ts'
 import { addCompletion } from './completion.ts'
-import { addOperatorCommands } from './operator/commands.ts'
-import { CommandError, printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
+import { addOperatorCommands } from './operator-commands.ts'
 
 const HELP = `
 To start a server, run \`parley serve\`. To send a message to a server, set PARLEY_URL and PARLEY_API_KEY and run
 \`parley send Hello\`. For examples, run \`parley COMMAND --help\`.`
 
-/** Runs a command and resolves with its exit code. Usage and configuration errors are printed without a stack trace. */
+/** Resolves with the exit code. Usage and configuration errors are printed without a stack trace. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   let exitCode = 0
   const program = declareCommands((code) => {
@@ -29,10 +27,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   return exitCode
 }
 
-/**
- * Returns an expected error, and rethrows a bug. The classes are imported only here, because most commands do not need their
- * modules.
- */
+/** Rethrows a bug. The error classes are imported only here, because most commands do not need their modules. */
 async function expectedError(error: unknown): Promise<Error> {
   if (error instanceof CommandError) return error
   const { ConfigurationError } = await import('../config/file.ts')
@@ -54,10 +49,7 @@ export function declareCommands(exit: (code: number) => void): Command {
       writeErr: (text) => printError(text.trimEnd()),
     })
   program.commandsGroup('Client commands:')
-  addSend(program.command('send'), exit)
-  addJob(program.command('job'), exit)
-  addBatch(program.command('batch'), exit)
-  addBatches(program.command('batches'), exit)
+  addClientCommands(program, exit)
   program.commandsGroup('Server commands:')
   addOperatorCommands(program, exit)
   program.commandsGroup('Other commands:').helpCommand('help [command]')

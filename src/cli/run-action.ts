@@ -1,6 +1,6 @@
 /**
- * Performs an admin action as a command: directly on the database, whether or not servers run, and with an entry in the audit
- * log.
+ * Performs an admin action as a command. The command works directly on the database, whether or not servers run, and adds an
+ * entry to the audit log.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -15,8 +15,8 @@ import { Refusal, refusals } from '../admin/refusals.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { withOperatorStore } from './database.ts'
-import type { DefaultOptions } from './operator/shared-options.ts'
-import { CommandError, printError, printLine } from './output.ts'
+import { CommandError, printError, printLine } from './input-output.ts'
+import type { DefaultOptions } from './options.ts'
 
 export interface ActionOptions extends DefaultOptions {
   readonly yes?: true
@@ -43,7 +43,7 @@ function assertNone(refusal: Refusal | null | undefined): void {
   if (refusal) throw new CommandError(refusal.message)
 }
 
-/** Returns the action's input: the subject and the fields. */
+/** The input contains the subject and the action's fields. Options of the command itself, such as `--yes`, are left out. */
 function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
   const names = Object.keys(fields.properties as object)
   const values = Object.entries(given).filter(([name]) => names.includes(name))
@@ -55,7 +55,7 @@ function inputOf({ about, fields }: AnyAction, given: AnyInput): AnyInput {
   return { [field]: subject, ...Object.fromEntries(values) }
 }
 
-/** The timers of this clock keep the process alive while a command waits. Those of the server's clock do not. */
+/** A command must stay alive while it waits. The timers of the server's clock would not keep it alive. */
 const clock: Clock = {
   ...systemClock,
   after(ms, callback) {
@@ -86,10 +86,7 @@ function perform(action: AnyAction, input: AnyInput, config: string | undefined)
   )
 }
 
-/**
- * Returns the name of the command's user for the audit log, such as `root@db1 (command line)`. PARLEY_OPERATOR replaces the
- * user name, for people who share one.
- */
+/** The audit log records this name. PARLEY_OPERATOR replaces the user name, for people who share a user. */
 function operatorName({ PARLEY_OPERATOR: given }: NodeJS.ProcessEnv): string {
   const name = given ? given.trim() : userName()
   if (!isOperatorName(name)) {
@@ -104,7 +101,7 @@ function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // The user has no name, as is common in containers.
+    // In containers, the user often has no name.
     return `user ${process.getuid?.() ?? 'unknown'}`
   }
 }
@@ -140,7 +137,7 @@ const STEPS: Readonly<Record<DeletionProgress['step'], string>> = {
 }
 const EVERY_MS = 1000
 
-/** Prints a line when a step begins, and one per second while jobs are deleted. */
+/** Prints a line when a step begins, and one line per second while jobs are deleted. */
 function progressPrinter(): (progress: DeletionProgress) => void {
   let shown: DeletionProgress['step'] | null = null
   let shownMs = 0

@@ -1,4 +1,4 @@
-/** `parley serve`: starts the server, prints where it listens, and stops it gracefully on a shutdown signal. */
+/** `parley serve` starts the server, prints where it listens, and stops it gracefully on a shutdown signal. */
 import module from 'node:module'
 import { dirname } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
@@ -13,13 +13,13 @@ import { createLog, errorFields, type Log } from '../telemetry/log.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import { VERSION } from '../version.ts'
 import type { CheckedUpstream, reach } from './check/upstream.ts'
-import { CommandError, printable, printLine } from './output.ts'
+import { CommandError, printable, printLine } from './input-output.ts'
 import { onShutdownSignal } from './shutdown-signals.ts'
 
-/** The example that the first start prints uses this model if it is configured. */
+/** The first start prints an example with this model, if the model is configured. */
 const DEFAULT_MODEL = 'gpt-auto'
 
-/** Error codes that mean that the setting `host` is wrong. */
+/** These errors mean that the setting `host` is wrong. */
 const LISTEN_ERRORS: ReadonlySet<string> = new Set([
   'EACCES',
   'EADDRNOTAVAIL',
@@ -33,7 +33,6 @@ const LISTEN_ERRORS: ReadonlySet<string> = new Set([
 export interface ServeOptions {
   readonly config?: string
   readonly role: Role
-  /** Replaces the setting `threads`. */
   readonly threads?: Configuration['settings']['threads']
 }
 
@@ -56,7 +55,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
     process.exit(1)
   }
   exitOnBugs(log)
-  // Without this listener, an output that its reader has closed would crash the server.
+  // Without this listener, the server would crash when the reader of its output exits.
   process.stdout.on('error', () => {})
   // Loading these modules takes most of the start time. The settings are read first, so that mistakes in them are reported at
   // once.
@@ -65,17 +64,17 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   const service = await createService({ configuration, role, log, onFatal, ...(otlp && { otlp }) })
   const stopped = stopOnSignal(service, log)
   const address = await listen(service, configuration)
-  // Without this flag, V8 creates some objects of each request in its old generation, because earlier objects from the same
-  // code lived long. There they keep everything that they refer to alive until the next full collection
-  // (docs/internals/measurements.md). The flag is set only now: V8 rejects cached code if the flags have changed, so loading
-  // modules would take longer.
+  // Without this flag, V8 allocates some objects of each request in its old generation, because earlier objects from the same
+  // code lived long. These objects keep everything that they refer to alive until the next full collection
+  // (docs/internals/measurements.md). The flag is set after the modules are loaded: V8 rejects cached code if the flags have
+  // changed, so loading would take longer.
   setFlagsFromString('--no-allocation-site-pretenuring')
   // The key is printed only once, so it is created after everything that can fail.
   const first = await firstKey(service)
   printLine(`Parley ${VERSION} listening on ${address}`)
   if (configuration.simulated) reportSimulator(configuration, log)
   const stopping = new AbortController()
-  // Not awaited, because a model server may be slow or down. Jobs are already accepted.
+  // Jobs are already accepted. Awaiting this report would delay the start if a model server is slow or down.
   if (role !== 'api') void reportModelServers(configuration, process.env, log, stopping.signal)
   if (service.adminTokenFile !== null) printLine(`The admin token is in ${service.adminTokenFile}`)
   if (first !== null) printFirstKey(first, address, configuration)
@@ -88,7 +87,7 @@ export async function serve({ config, role, threads }: ServeOptions): Promise<nu
   return 0
 }
 
-/** Returns null, without loading OpenTelemetry, if the environment configures no endpoint or disables the SDK. */
+/** Returns null if the environment configures no endpoint or disables the SDK. OpenTelemetry is then not loaded. */
 async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> {
   if (!env.OTEL_EXPORTER_OTLP_ENDPOINT || /^true$/i.test(env.OTEL_SDK_DISABLED ?? '')) return null
   const { startOtlp } = await import('../telemetry/otlp.ts')
@@ -99,7 +98,7 @@ async function startTelemetry(env: Environment, log: Log): Promise<Otlp | null> 
   }
 }
 
-/** Also logs that the simulator answers, because with `simulator: true` the settings may look as if models were called. */
+/** Logs it too, because with `simulator: true` the settings may look as if models were called. */
 function reportSimulator({ settings: { simulator } }: Configuration, log: Log): void {
   if (simulator !== true) {
     printLine(
@@ -117,8 +116,8 @@ function withThreads(configuration: Configuration, threads: ServeOptions['thread
 }
 
 /**
- * Sets the environment variable with which threads use the compile cache of `main.ts`. Without it, the storage thread would
- * compile all its files at every start, and delay it.
+ * Threads get the compile cache of `main.ts` through an environment variable. Without the cache, the storage thread would
+ * compile all its files at every start.
  */
 function shareCompileCache(): void {
   const folder = module.getCompileCacheDir()
@@ -147,7 +146,7 @@ async function listen(service: Service, { settings: { host, port } }: Configurat
   }
 }
 
-/** On an empty database, creates the account `default` and returns its key; otherwise returns null. */
+/** On an empty database, creates the account `default` and returns its key. Otherwise returns null. */
 async function firstKey({ store }: Service): Promise<string | null> {
   if (await store.hasAccounts()) return null
   const request = { account: 'default', tier: 'user_max', expiresDays: null, nowMs: Date.now() } as const
@@ -176,12 +175,11 @@ ${isSocket(address) ? '' : `The dashboard is at ${address}/dashboard. Sign in wi
 
 const isSocket = (address: string) => address.startsWith('unix:')
 
-/** Returns the arguments of curl for the address. With a Unix socket, curl also needs a URL, for the Host header. */
+/** For a Unix socket, curl also needs a URL, which becomes the Host header. */
 function curlTarget(address: string): string {
   return isSocket(address) ? `--unix-socket ${address.slice('unix:'.length)} http://localhost` : address
 }
 
-/** Resolves when a shutdown signal has stopped the server. */
 function stopOnSignal(service: Service, log: Log): Promise<void> {
   return new Promise((resolve, reject) => {
     onShutdownSignal((reason) => {
@@ -191,7 +189,7 @@ function stopOnSignal(service: Service, log: Log): Promise<void> {
   })
 }
 
-/** Logs a bug and ends the process. Accepted jobs are durable, and run after the next start. */
+/** After a bug, the state may be wrong. Accepted jobs are durable and run after the next start. */
 function exitOnBugs(log: Log): void {
   const end = (error: unknown) => {
     log.error(errorFields(error), 'uncaught exception; shutting down. Accepted jobs run after a restart')
@@ -202,12 +200,11 @@ function exitOnBugs(log: Log): void {
   process.on('unhandledRejection', end)
 }
 
-/** How many models of an upstream the start prints at most. */
 const SHOWN_MODELS = 5
 
 /**
- * Prints a line for each used upstream as soon as it has responded or failed, and logs a warning for a failure. Prints nothing
- * after the signal. Never rejects; resolves when all upstreams are done.
+ * Prints a line for each upstream as soon as it responds or fails, and logs a warning for a failure. Prints nothing after the
+ * signal. Never rejects, and resolves when all upstreams are done.
  */
 async function reportModelServers(
   configuration: Configuration,
@@ -216,8 +213,7 @@ async function reportModelServers(
   signal: AbortSignal,
 ): Promise<void> {
   if (configuration.simulated) return
-  const { reach } = await import('./check/upstream.ts')
-  const { usedUpstreams } = await import('./check/upstream.ts')
+  const { reach, usedUpstreams } = await import('./check/upstream.ts')
   const shown = maskedSettings(configuration.settings).upstreams
   await Promise.all(
     usedUpstreams(configuration, env).map(async (upstream) => {
@@ -234,11 +230,11 @@ async function reportModelServers(
 
 interface State {
   readonly text: string
-  /** False if the server responds. A server may work without a list of models, so only `parley check` finds other problems. */
+  /** A server without a list of models may work, so most errors of `GET /models` do not count. */
   readonly isTrouble: boolean
 }
 
-/** Statuses of proxies whose server is down, and of servers that are still loading a model. */
+/** Proxies use these statuses while their server is down, and model servers while they load a model. */
 const DOWN: readonly number[] = [502, 503, 504]
 
 function stateOf(

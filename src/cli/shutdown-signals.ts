@@ -1,10 +1,9 @@
 /** Handles SIGTERM, SIGINT and the exit of npm, for commands that run until they are stopped. */
 
-/** How often a command that npm has started checks whether npm is still running. */
 const PARENT_CHECK_MS = 500
 
 /**
- * Calls `stop` for every signal. The handlers stay after the first signal, because a second one would otherwise kill the
+ * Calls `stop` for every signal. The handlers stay after the first signal, because a second signal would otherwise kill the
  * process during its shutdown.
  */
 export function onShutdownSignal(stop: (reason: string) => void): void {
@@ -17,10 +16,7 @@ export function onShutdownSignal(stop: (reason: string) => void): void {
   const parentCheck = watchParent(() => onSignal('npm, which started this process, has exited'))
 }
 
-/**
- * Calls `onExit` when npm exits. npm does not forward SIGTERM, so the server would otherwise continue without npm and keep the
- * port.
- */
+/** npm does not forward SIGTERM. Without this check, the server would continue after npm has exited, and keep the port. */
 function watchParent(onExit: () => void): NodeJS.Timeout | undefined {
   if (!process.env.npm_lifecycle_event) return undefined
   const parent = process.ppid

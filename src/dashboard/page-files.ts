@@ -1,6 +1,6 @@
 /**
- * Prepares the dashboard's files for serving: removes the types from its modules, and adds the libraries that they import.
- * There is no build step; this happens once per process, when the dashboard is first requested.
+ * Prepares the dashboard's files for serving: removes the types from its modules, and adds the libraries that they import. This
+ * happens once per process, when the dashboard is first requested, so there is no build step.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib'
 import { moduleURL } from '../module-url.ts'
 
 export interface PageFile {
-  /** The path below the base URL of the files, such as `src/dashboard/page/main.js`. */
+  /** The path is below the base URL of the files, such as `src/dashboard/page/main.js`. */
   readonly path: string
   readonly type: string
   readonly body: Uint8Array
@@ -19,18 +19,18 @@ export interface PageFile {
 }
 
 export interface Page {
-  /** A hash of all files. Their URLs contain it, so browsers may cache them forever. */
+  /** The hash covers all files. The URLs contain the hash, so browsers may cache the files forever. */
   readonly hash: string
   readonly html: string
   readonly files: readonly PageFile[]
 }
 
-/** The folder that contains `src/` and `json-schema/`: that of the project or, in a package, that of the build. */
+/** This folder contains `src/` and `json-schema/`. In a package, it is the folder of the build. */
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
 
-/** The packages that the modules import, and the file of each that is served. */
+/** Maps the packages that the modules import to the file that is served for each. */
 const LIBRARIES: Readonly<Record<string, string>> = {
   preact: 'preact',
   'preact/hooks': 'preact/hooks',
@@ -39,10 +39,9 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   uplot: 'uplot/dist/uPlot.esm.js',
 }
 
-/** A workspace of the project, which modules import by its name. */
 const SCHEMAS = 'parley-json-schema'
 
-/** The parts of `style.css`, in order. If two rules have equal specificity, the later one applies. */
+/** These files make up `style.css`, in this order. If two rules have equal specificity, the later rule applies. */
 const STYLES = [
   'colours',
   'frame',
@@ -122,9 +121,7 @@ function installed(name: string): string {
   return fileURLToPath(import.meta.resolve(name))
 }
 
-/**
- * Returns the path of a module in URLs. It is the path in the project, so that stack traces in browsers show the source file.
- */
+/** The URL contains the module's path in the project, so that stack traces in browsers show the source file. */
 function pathOf(file: string): string {
   return relative(ROOT, file).replaceAll(sep, '/').replace(/\.ts$/, '.js')
 }
@@ -143,10 +140,7 @@ function hashOf(sources: readonly SourceFile[]): string {
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'%3E%3Cpath fill='%235e6ad2' d='M3 4.500A1.500 1.500 0 0 1 4.500 3h7A1.500 1.500 0 0 1 13 4.500v5a1.500 1.500 0 0 1-1.500 1.500H7l-4 3Z'/%3E%3Cpath fill='%239aa2ea' d='M15 7.500h.5A1.500 1.500 0 0 1 17 9v8l-3.500-2.500H9Z'/%3E%3C/svg%3E"
 
-/**
- * Returns the HTML document. It lists all modules, so that browsers load them in parallel instead of finding one after the
- * other.
- */
+/** The document lists all modules. Browsers then load them in parallel, instead of finding one after the other. */
 function documentOf(address: string, scripts: readonly SourceFile[], styles: readonly SourceFile[]): string {
   const links = [
     ...styles.map(({ path }) => `<link rel="stylesheet" href="${address}/${path}">`),

@@ -1,4 +1,4 @@
-/** A set of code points, such as `a`, `.`, `[a-z]`, `\d` or `\p{L}`. A character matches if it is in the set. */
+/** Represents sets of code points, such as `a`, `.`, `[a-z]`, `\d` or `\p{L}`. A character matches if it is in the set. */
 
 /** `ranges` are pairs of first and last code points. They are sorted, and neither overlap nor touch. */
 export interface CharSet {
@@ -14,7 +14,7 @@ export interface UnicodeProperty {
 
 const MAX_CODE_POINT = 0x10ffff
 
-/** The characters of `\d`, `\w` and `\s` in ECMA-262, and the line terminators, which `.` does not match. */
+/** ECMA-262 defines the characters of `\d`, `\w` and `\s`, and the line terminators, which `.` does not match. */
 export const DIGITS: readonly number[] = [0x30, 0x39]
 export const WORD_CHARACTERS: readonly number[] = [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a]
 export const WHITE_SPACE: readonly number[] = [
@@ -24,8 +24,8 @@ export const WHITE_SPACE: readonly number[] = [
 export const LINE_TERMINATORS: readonly number[] = [0x0a, 0x0a, 0x0d, 0x0d, 0x2028, 0x2029]
 
 /**
- * The Unicode properties that a pattern may contain. The list is fixed, because each property is tested by a native regular
- * expression that is compiled when it is first used, and callers must not cause hundreds of these.
+ * A pattern may contain only these Unicode properties. A native regular expression tests each property. It is compiled when it
+ * is first used, and callers must not cause hundreds of compilations.
  */
 export const PROPERTY_NAMES: readonly string[] = [
   ...['L', 'Lu', 'Ll', 'Lt', 'Lm', 'Lo', 'M', 'Mn', 'Mc', 'N', 'Nd', 'Nl', 'No', 'P', 'S', 'Sc', 'Sm'],
@@ -45,7 +45,7 @@ function hasProperty(codePoint: number, name: string): boolean {
   return test.test(String.fromCodePoint(codePoint))
 }
 
-/** Returns the cost of one call of `contains` in steps, the unit of a `StepBudget`. */
+/** The unit is a step of `StepBudget`. */
 export function costOf(set: CharSet): number {
   return 1 + set.properties.length * 5
 }
@@ -58,7 +58,7 @@ export function charSet(ranges: readonly number[], negated = false): CharSet {
   return { ranges, properties: [], negated }
 }
 
-/** Sorts and merges ranges, because `contains` uses binary search. */
+/** `contains` uses binary search, so ranges must be sorted and merged. */
 export function mergeRanges(ranges: readonly number[]): number[] {
   const pairs: [number, number][] = []
   for (let at = 0; at + 1 < ranges.length; at += 2) pairs.push([ranges[at] ?? 0, ranges[at + 1] ?? 0])
@@ -72,7 +72,7 @@ export function mergeRanges(ranges: readonly number[]): number[] {
   return out
 }
 
-/** Returns the ranges of all other code points. `ranges` must be sorted and merged. */
+/** `ranges` must be sorted and merged. */
 export function complement(ranges: readonly number[]): number[] {
   const out: number[] = []
   let from = 0

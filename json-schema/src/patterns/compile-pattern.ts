@@ -2,7 +2,7 @@
 import { type CharSet, costOf } from './char-set.ts'
 import type { Assertion, PatternTree } from './read-pattern.ts'
 
-/** One instruction of a program. `next` and `other` are indexes of instructions. */
+/** `next` and `other` are indexes of instructions. */
 export type Instruction =
   | { readonly op: 'set'; readonly set: CharSet; readonly cost: number }
   | { readonly op: 'assertion'; readonly assertion: Assertion }
@@ -10,31 +10,23 @@ export type Instruction =
   | { readonly op: 'jump'; next: number }
   | { readonly op: 'match' }
 
-/**
- * A compiled pattern, with the buffers that a match needs. All matches share the buffers, which is safe because a match never
- * waits for anything.
- */
+/** All matches share the buffers of a compiled pattern. This is safe, because a match never waits for anything. */
 export interface PatternProgram {
   readonly code: readonly Instruction[]
-  /** Whether a match must begin at the start of the text. */
   readonly isAnchored: boolean
-  /** The instructions in a faster form: the operation and its two operands. */
+  /** `ops`, `first` and `second` contain the instructions in a faster form: the operation and its two operands. */
   readonly ops: Uint8Array
   readonly first: Int32Array
   readonly second: Int32Array
-  /** The generation in which each instruction was last visited. */
   readonly visited: Uint32Array
   generation: number
-  /** The instructions that wait for a character, those that follow after it, and those that are still to be visited. */
+  /** Instructions in `threads` wait for a character, `resumed` follow after it, and `pending` are left to visit. */
   readonly threads: Int32Array
   readonly resumed: Int32Array
   readonly pending: Int32Array
 }
 
-/**
- * The values of `ops`. RANGE is a set with only one range, which is the most frequent case; its operands are the two ends of
- * the range.
- */
+/** RANGE is the most frequent value of `ops`: a set with a single range, whose ends are the operands. */
 export const RANGE = 0
 export const SET = 1
 export const SPLIT = 2

@@ -1,6 +1,6 @@
 /**
  * Matches a text against a `pattern` in linear time, by Thompson's simulation: all possible matches advance together, one code
- * point at a time. For each character, a pattern visits each of its instructions at most once, and each visit is counted.
+ * point at a time. For each character, the matcher visits each instruction at most once, and each visit is counted.
  * docs/internals/decisions.md explains why no library is used.
  */
 import type { StepBudget } from '../limits.ts'
@@ -8,13 +8,13 @@ import { contains } from './char-set.ts'
 import { JUMP, MATCH, type PatternProgram, RANGE, SET, SPLIT } from './compile-pattern.ts'
 import type { Assertion } from './read-pattern.ts'
 
-/** How many visits of instructions one step pays for. */
+/** One step pays for this many visits of instructions. */
 const VISITS_PER_STEP = 6
 
 /** Stands for the missing character before the start and after the end of the text. */
 const NO_CHARACTER = -1
 
-/** Whether the pattern matches anywhere in the text, as JSON Schema requires. Throws `StepBudgetExceeded`. */
+/** JSON Schema requires that the pattern may match anywhere in the text. Throws `StepBudgetExceeded`. */
 export function matchesPattern(program: PatternProgram, text: string, budget: StepBudget): boolean {
   let resumed = 0
   let before = NO_CHARACTER
@@ -72,7 +72,7 @@ function followToSets(
   return waiting
 }
 
-/** Passes the character to each waiting instruction. Returns how many accept it. */
+/** Returns how many of the waiting instructions accept the character. */
 function consume(program: PatternProgram, threads: number, here: number, budget: StepBudget): number {
   const { code, ops, first, second } = program
   let resumed = 0

@@ -1,6 +1,6 @@
 /**
- * Reads a `pattern` (a regular expression of ECMA-262, as JSON Schema requires) into a tree. Rejects what cannot be matched in
- * linear time (back-references and look-around), and what different dialects interpret differently.
+ * Reads a `pattern`, a regular expression of ECMA-262, into a tree. Rejects back-references and look-around, which cannot be
+ * matched in linear time, and syntax that dialects interpret differently.
  */
 
 import { MAX_PATTERN_DEPTH, MAX_PATTERN_LENGTH, MAX_PATTERN_SIZE } from '../limits.ts'
@@ -18,9 +18,7 @@ import {
   WORD_CHARACTERS,
 } from './char-set.ts'
 
-/**
- * The tree of a pattern. It does not distinguish lazy and greedy repetitions, because only the existence of a match matters.
- */
+/** The tree does not distinguish lazy and greedy repetitions, because only the existence of a match matters. */
 export type PatternTree =
   | { readonly kind: 'set'; readonly set: CharSet }
   | { readonly kind: 'assertion'; readonly assertion: Assertion }
@@ -28,17 +26,14 @@ export type PatternTree =
   | { readonly kind: 'alternation'; readonly options: readonly PatternTree[] }
   | { readonly kind: 'repeat'; readonly part: PatternTree; readonly min: number; readonly max: number }
 
-/** The assertions `^`, `$`, `\b` and `\B`. */
 export type Assertion = 'start' | 'end' | 'word-boundary' | 'no-word-boundary'
 
-/** Thrown with the reason why a pattern is rejected; `readPattern` catches it. */
+/** Contains the reason why a pattern is rejected. `readPattern` catches it. */
 export class PatternRejected extends Error {}
 
-/** The text of a pattern, and up to where it has been read. */
 interface PatternCursor {
   readonly text: string
   at: number
-  /** How many groups are open at this position. */
   depth: number
 }
 
@@ -69,10 +64,7 @@ export function readPattern(text: string): ReadPatternResult {
   }
 }
 
-/**
- * Returns the number of instructions. An empty sequence counts as one, because otherwise `(){1000000000}` would have no size,
- * and compiling it would never end.
- */
+/** An empty sequence counts as one. Otherwise, compiling `(){1000000000}` would never end. */
 function sizeOf(tree: PatternTree): number {
   switch (tree.kind) {
     case 'set':
@@ -280,7 +272,7 @@ const SIMPLE: ReadonlyMap<string, Escape> = new Map<string, Escape>([
   ['B', { kind: 'assertion', assertion: 'no-word-boundary' }],
 ])
 
-/** Reads an escape. `cursor.at` must be at the backslash, and is after the escape then. Throws `PatternRejected`. */
+/** `cursor.at` must be at the backslash, and is after the escape then. Throws `PatternRejected`. */
 function readEscape(cursor: PatternCursor): Escape {
   const rest = cursor.text.slice(cursor.at + 1, cursor.at + 40)
   const codePoint = rest.codePointAt(0)
@@ -308,7 +300,7 @@ function readEscape(cursor: PatternCursor): Escape {
 
 /**
  * Reads `\0`, `\x41`, `\u0041`, `\u{1F600}`, a pair of surrogates, or `\cA`. Returns the code point and the length of the text
- * without the backslash; null for anything else.
+ * without the backslash, or null for anything else.
  */
 function readCoded(rest: string): { codePoint: number; length: number } | null {
   const pair = /^u([dD][89abAB][\da-fA-F]{2})\\u([dD][c-fC-F][\da-fA-F]{2})/.exec(rest)

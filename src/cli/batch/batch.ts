@@ -1,5 +1,5 @@
 /**
- * `parley batch`: sends thousands of jobs from a file of JSON lines, and writes their results in the same order. After an
+ * `parley batch` sends thousands of jobs from a file of JSON lines, and writes their results in the same order. After an
  * interruption, the same command resumes the run.
  */
 
@@ -7,24 +7,21 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, rmSync, statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import type { Me, Parley } from '../../../client/src/index.ts'
-import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { clientError, connect, interruptible, serverUrl } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
-import { CommandError, counted, printable, printError } from '../output.ts'
-import { readInput } from '../read-input.ts'
+import { CommandError, counted, printable, printError, readInput } from '../input-output.ts'
+import { EXIT, type ResultFormat, type ServerOptions } from '../options.ts'
 import { type Input, readJobs, sha256 } from './input.ts'
-import { Journal, type RunHeader } from './journal.ts'
+import { Journal, type RowStatus, type RunHeader } from './journal.ts'
 import { startReport } from './report.ts'
 import { isDevice, rowsOf, writeResults } from './results.ts'
-import type { Format, RowStatus } from './row.ts'
 import { BatchRun } from './run.ts'
 
-/** How many invalid lines are printed one by one at most. */
 const MAX_PRINTED = 20
 
 export interface BatchOptions extends ServerOptions {
   readonly out?: string
-  readonly format: Format
+  readonly format: ResultFormat
   readonly model?: ReadonlyMap<string, string>
   readonly drop?: readonly string[]
   readonly concurrency: number
@@ -43,11 +40,10 @@ interface Run {
   readonly options: BatchOptions
 }
 
-/** Resolves with the exit code. */
 export async function batch(file: string, options: BatchOptions): Promise<number> {
   const parley = connect(options)
   const out = options.out ?? resultsOf(file)
-  // If the output is a device such as /dev/null, the run's files are next to the input.
+  // No file can be next to a device such as /dev/null, so the journal and the lock are then next to the input.
   const base = out === '-' || (file !== '-' && isDevice(out)) ? resultsOf(file) : out
   const bytes = await readInput(file)
   const unlock = lockRun(base)
@@ -167,7 +163,7 @@ async function withClientErrors<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** The journal of a resumed or a new run. The file of a new one is created only by `start`. */
+/** Holds the journal of a run. For a new run, only `start` creates the file, so that invalid input leaves no file behind. */
 class OpenedJournal {
   #journal: Journal | null
   readonly #create: () => Journal
@@ -193,7 +189,7 @@ class OpenedJournal {
   }
 }
 
-/** Opens the journal of an earlier run. Throws instead of overwriting results without a journal, unless `restart` is set. */
+/** Without a journal, throws instead of overwriting existing results, unless `restart` is set. */
 function openJournal(path: string, out: string, header: RunHeader, restart: boolean): OpenedJournal {
   const create = () => Journal.create(path, randomBytes(16).toString('hex'), header)
   const found = restart ? null : Journal.open(path)
@@ -224,9 +220,8 @@ function changeOf(before: RunHeader, now: RunHeader): string | null {
 }
 
 /**
- * Locks the run, so that no second process works on it. Returns a function that unlocks it. The lock is an exclusive SQLite
- * transaction on a small file, because Node has no flock, and because the operating system releases it when the process is
- * killed.
+ * Locks the run against a second process, and returns a function that unlocks it. Node has no `flock`. An exclusive SQLite
+ * transaction replaces it, because the operating system ends the transaction even if the process is killed.
  */
 function lockRun(path: string): () => void {
   const file = `${path}.lock`

@@ -1,6 +1,6 @@
 /**
- * Reads the input file of `parley batch`, and validates all of it before anything is sent: with the same rules as the server,
- * and with the limits of the caller's tier.
+ * Reads the input file of `parley batch`. All lines are validated before the first is sent, with the server's rules and the
+ * limits of the caller's tier.
  */
 
 import { createHash } from 'node:crypto'
@@ -32,12 +32,9 @@ export interface Input {
 
 interface InputRules extends Reading {
   readonly me: Me
-  /** True for OpenAI's output format, in which only the custom_id identifies a line. */
+  /** In OpenAI's output format, only the custom_id identifies a line. */
   readonly needsCustomId: boolean
-  /**
-   * Whether an earlier process sent the line. If so, it was valid then. It is not validated again, because the tier may have
-   * changed.
-   */
+  /** Lines that an earlier process sent were valid then. They are not validated again, because the tier may have changed. */
   readonly wasSent: (index: number) => boolean
 }
 
@@ -66,7 +63,7 @@ export async function readJobs(bytes: Buffer, rules: InputRules): Promise<Input>
   return { lines, jobs, invalid }
 }
 
-/** Returns what is wrong with the custom_id, or null. As in OpenAI's batch files, custom_ids must be unique. */
+/** As in OpenAI's batch files, custom_ids must be unique. */
 function customIdProblem(
   { customId, openAi }: { readonly customId: string | undefined; readonly openAi: boolean },
   { needsCustomId }: InputRules,
@@ -80,13 +77,12 @@ function customIdProblem(
   return `custom_id: line ${other} has the same custom_id`
 }
 
-/** The fields of an input line, which is a job creation object or a line of an OpenAI batch file. */
 type Fields = Readonly<Record<string, unknown>>
 
 interface Reading {
-  /** Maps model names in the input to the names to send; `*` maps all other names. */
+  /** Maps model names in the input to the names to send. `*` maps all other names. */
   readonly models: ReadonlyMap<string, string>
-  /** Fields of OpenAI's request bodies that are ignored. */
+  /** These fields of OpenAI's request bodies are ignored. */
   readonly drop: readonly string[]
 }
 
@@ -99,7 +95,6 @@ type ReadLine =
     }
   | { readonly ok: false; readonly customId: string | undefined; readonly problem: string }
 
-/** Parses a line without validating its job. */
 function readLine({ bytes }: Line, reading: Reading): ReadLine {
   let value: unknown
   try {
@@ -121,7 +116,7 @@ function readLine({ bytes }: Line, reading: Reading): ReadLine {
   return { ok: true, customId, openAi, job: jobOf(fields, reading) }
 }
 
-/** Parses a valid line again to send it, without losing digits of its numbers. */
+/** Parses a valid line again before it is sent, because `JSON.parse` loses digits of large numbers. */
 function readExactly({ bytes }: Line, reading: Reading): BatchJob {
   return jobOf(parseExactly(bytes.toString('utf8')) as Fields, reading) as BatchJob
 }
@@ -136,14 +131,14 @@ function jobOf(fields: Fields, { models, drop }: Reading): unknown {
 const LINE_END = 0x0a
 
 interface Line {
-  /** The position among the lines that are not empty, from 0. */
+  /** Counts from 0 and skips empty lines. */
   readonly index: number
-  /** The line number in the file, from 1. */
+  /** Counts all lines of the file, from 1. */
   readonly number: number
   readonly bytes: Buffer
 }
 
-/** Splits the input into lines. They are views of its bytes, so that a large input is not copied. */
+/** The lines are views of the input's bytes, so a large input is not copied. */
 function splitLines(input: Buffer): readonly Line[] {
   const lines: Line[] = []
   for (let start = 0, number = 1; start < input.length; number++) {
@@ -160,13 +155,12 @@ function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
 }
 
-/** The bytes of `[` and `]` around the job in a request. */
+/** A request wraps the job in `[` and `]`. */
 const BRACKETS = 2
 
-/** Ajv has its default options here, as in the HTTP server. */
+/** Ajv has the same options as in the HTTP server, so both accept the same jobs. */
 const hasShape = new Ajv().compile<BatchElement>(batchElement)
 
-/** Validates jobs with the server's rules and the limits of the caller's tier. */
 class JobCheck {
   readonly #me: Me
 
@@ -174,7 +168,7 @@ class JobCheck {
     this.#me = me
   }
 
-  /** Returns a problem in the form `field: rule`; null if the server will accept the job. */
+  /** Returns a problem in the form `field: rule`, or null. Only the server can check the callback's address. */
   async problemOf(job: unknown): Promise<string | null> {
     if (!hasShape(job)) return shapeProblem(hasShape)
     return ruleProblem(job) ?? (await this.#limitProblem(job))
@@ -212,7 +206,7 @@ function ruleProblem(job: BatchElement): string | null {
   return job.callback ? callbackProblem(job.callback) : null
 }
 
-/** Checks the URL and the headers as far as possible here. Only the server knows which networks and ports it allows. */
+/** Only the server knows which networks and ports it allows, so those are not checked here. */
 function callbackProblem({ callback_url, callback_headers }: NonNullable<BatchElement['callback']>) {
   const url = URL.canParse(callback_url) ? new URL(callback_url) : null
   if (!/^https?:$/.test(url?.protocol ?? '')) {

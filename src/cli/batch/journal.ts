@@ -1,8 +1,7 @@
 /**
- * The journal of a `parley batch` run: a file of JSON lines next to the results, to which lines are only appended. Before a
- * batch is sent, it is recorded durably. So after a crash, the journal shows which batches the server may have. If such a batch
- * is sent again with the same Idempotency-Key, the server returns the existing jobs. If a crash truncated the last line, it is
- * removed.
+ * Keeps the journal of a `parley batch` run, a file next to the results to which lines of JSON are only appended. Each batch is
+ * recorded durably before it is sent, so after a crash the journal shows which batches the server may have. They can be sent
+ * again safely: for the same Idempotency-Key, the server returns the existing jobs.
  */
 import {
   closeSync,
@@ -14,16 +13,58 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs'
+import type { EndedJob, JobError } from '../../../client/src/index.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
-import { CommandError } from '../output.ts'
-import type { Row, RowStatus } from './row.ts'
+import { CommandError } from '../input-output.ts'
 
-/** What a run depends on. A run can only be resumed if all of these fields are the same. */
+/** `invalid`: the line was not sent, or the server rejected it. `expired`: the server has deleted the job. */
+export type RowStatus = 'completed' | 'failed' | 'invalid' | 'expired'
+
+export interface Row {
+  /** Line numbers start at 1. */
+  readonly line: number
+  readonly custom_id?: string
+  /** `job_id` is null if no job was created. */
+  readonly job_id: string | null
+  readonly status: RowStatus
+  readonly result: { readonly response_content: unknown } | null
+  readonly error: JobError | null
+}
+
+interface InputLine {
+  readonly number: number
+  readonly customId: string | undefined
+}
+
+export function endedRow(line: InputLine, { job_id, status, result, error }: EndedJob): Row {
+  return { ...identify(line), job_id, status, result, error }
+}
+
+export function invalidRow(line: InputLine, message: string): Row {
+  return {
+    ...identify(line),
+    job_id: null,
+    status: 'invalid',
+    result: null,
+    error: { code: 'invalid', message },
+  }
+}
+
+export function expiredRow(line: InputLine, job_id: string): Row {
+  const message = 'The job does not exist or has expired.'
+  return { ...identify(line), job_id, status: 'expired', result: null, error: { code: 'expired', message } }
+}
+
+function identify({ number, customId }: InputLine): { readonly line: number; readonly custom_id?: string } {
+  return { line: number, ...(customId !== undefined && { custom_id: customId }) }
+}
+
+/** A run can be resumed only if all of these fields are unchanged. */
 export interface RunHeader {
   readonly url: string
   readonly account: string
   readonly input_sha256: string
-  /** The options that determine how lines are read, as JSON text. */
+  /** Lines are read with these options (JSON text). With other options, the jobs would be different. */
   readonly reading: string
 }
 
@@ -32,10 +73,10 @@ interface FirstRecord extends RunHeader {
   readonly run: string
 }
 
-/** A batch that was sent without a response, so the server may have its jobs. */
+/** The batch was sent, but no response arrived. The server may have its jobs. */
 export interface UnknownOutcome {
   readonly jobs: readonly number[]
-  /** When it was first sent, in Unix seconds. */
+  /** The batch was first sent at this Unix time. */
   readonly atS: number
 }
 
@@ -62,7 +103,6 @@ export class Journal {
   #closed = false
   #end = 0
   readonly #first: FirstRecord
-  /** Maps the index of a line to its job ID. */
   readonly jobIds = new Map<number, string>()
   readonly #rows = new Map<number, KeptRow>()
   readonly #counts = { completed: 0, failed: 0, invalid: 0, expired: 0 }
@@ -74,7 +114,7 @@ export class Journal {
     this.#first = first
   }
 
-  /** Creates a journal. It is durable when this returns. */
+  /** The new journal is durable when this returns. */
   static create(path: string, run: string, header: RunHeader): Journal {
     const first = { parley_batch: 1, run, ...header } as const
     const journal = new Journal(path, openSync(path, 'w+', 0o600), first)
@@ -84,7 +124,10 @@ export class Journal {
     return journal
   }
 
-  /** Returns null if there is no journal, or if a crash interrupted its creation before the first line was complete. */
+  /**
+   * Returns null if there is no journal, or if a crash interrupted its creation before the first line was complete. Removes a
+   * last line that a crash truncated.
+   */
   static open(path: string): Journal | null {
     let fd: number
     try {
@@ -121,7 +164,6 @@ export class Journal {
     return [...this.#unknownOutcomes.values()]
   }
 
-  /** How many lines have each status. */
   get counts(): Readonly<Record<RowStatus, number>> {
     return this.#counts
   }
@@ -134,7 +176,6 @@ export class Journal {
     return this.#rows.has(index)
   }
 
-  /** Whether the server may already have received jobs. */
   get hasStarted(): boolean {
     return this.jobIds.size > 0 || this.#rows.size > 0 || this.#unknownOutcomes.size > 0
   }
@@ -143,7 +184,6 @@ export class Journal {
     return this.unknownOutcomes.some(({ jobs }) => jobs.includes(index))
   }
 
-  /** Returns the result of a line as JSON text, and when its job was created. */
   row(index: number): { readonly text: string; readonly createdAtS: number | null } | null {
     const kept = this.#rows.get(index)
     if (!kept) return null
@@ -152,7 +192,7 @@ export class Journal {
     return { text: bytes.toString('utf8'), createdAtS: kept.createdAtS }
   }
 
-  /** Records durably that a batch is about to be sent. Send it only after this returns. */
+  /** Records durably that a batch is about to be sent. The batch must not be sent before this returns. */
   sending(jobs: readonly number[], atS: number): void {
     this.#add({ sending: jobs, at: atS })
     fdatasyncSync(this.#fd)
@@ -179,7 +219,6 @@ export class Journal {
     closeSync(this.#fd)
   }
 
-  /** Deletes the journal after the run has finished. */
   remove(): void {
     this.close()
     unlinkSync(this.#path)
@@ -206,7 +245,7 @@ export class Journal {
   #apply(record: JournalRecord, text: string, offset: number): void {
     if ('sending' in record) {
       const first = record.sending[0] ?? -1
-      // If the batch is sent again, the server may have its jobs since the first time.
+      // If the batch was sent before, the server may have its jobs since then.
       const atS = Math.min(record.at, this.#unknownOutcomes.get(first)?.atS ?? record.at)
       this.#unknownOutcomes.set(first, { jobs: record.sending, atS })
     } else if ('sent' in record) {
@@ -240,14 +279,14 @@ function firstOf(text: string, path: string): FirstRecord {
     const first = JSON.parse(text) as FirstRecord
     if (first.parley_batch === 1) return first
   } catch {
-    // This line gets the same error as JSON of an unknown kind.
+    // Text that is not JSON gets the error below, like JSON of an unknown kind.
   }
   throw new CommandError(
     `${path} is not a journal of this version of parley batch. Resume with the version that wrote it, or pass --restart to start over.`,
   )
 }
 
-/** Reads a file in chunks. Yields each complete line with its offset in bytes. */
+/** Yields each complete line with its offset in bytes. An incomplete last line is skipped. */
 function* linesOf(fd: number): Generator<{ readonly offset: number; readonly text: string }> {
   const chunk = Buffer.alloc(CHUNK_BYTES)
   let partial: Buffer[] = []

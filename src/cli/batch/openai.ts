@@ -3,7 +3,7 @@ import type { BatchJob, Message, Options, ResponseFormat } from '../../../client
 import { jobOptions } from '../../job/options.ts'
 import { ANY_OBJECT } from '../../job/response-format.ts'
 import { isObject } from '../../json-object.ts'
-import type { Row } from './row.ts'
+import type { Row } from './journal.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -17,7 +17,7 @@ const BODY_FIELDS = [
 ]
 const MESSAGE_FIELDS = ['role', 'content', 'name']
 
-/** Fields that are ignored if the function returns true, because they do not affect the answer with this value. */
+/** Each function returns true for values that do not affect the answer. A field with such a value is ignored. */
 const IGNORED_FIELDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   n: (value) => value === 1,
   prompt_cache_key: () => true,
@@ -33,7 +33,7 @@ export function isOpenAiLine(line: Fields): boolean {
 }
 
 /**
- * Returns a problem in the form `field: rule`; null if the line can be converted to a job.
+ * Returns a problem in the form `field: rule`, or null if the line can be converted to a job.
  * @param drop the fields of the body to ignore
  */
 export function openAiProblem(line: Fields, drop: readonly string[]): string | null {
@@ -59,7 +59,7 @@ function bodyProblem(body: Fields, drop: readonly string[]): string | null {
 
 function messagesProblem(messages: unknown): string | null {
   if (!Array.isArray(messages)) return 'body.messages: must be an array'
-  // Like the routes below `/v1`, this ignores names unless they distinguish participants with the same role.
+  // The routes below `/v1` have the same rule: names matter only if they distinguish participants with the same role.
   const names = new Map<unknown, unknown>()
   for (const [index, message] of messages.entries()) {
     const field = `body.messages[${index}]`
@@ -96,7 +96,7 @@ function formatProblem(format: unknown): string | null {
   return 'body.response_format.json_schema.schema: must be an object'
 }
 
-/** Converts a line for which `openAiProblem` returned null. Wrong options are left to the validation of the job. */
+/** The line must have passed `openAiProblem`. Wrong options are left to the validation of the job. */
 export function openAiJob({ body }: Fields, drop: readonly string[]): BatchJob {
   const { model, messages, response_format, metadata } = body as Fields
   const options = optionsOf(body as Fields, drop)
@@ -117,7 +117,7 @@ function optionsOf(body: Fields, drop: readonly string[]): Options {
 }
 
 function formatOf(format: Fields | null | undefined): ResponseFormat {
-  // As below `/v1`: the answer is an object, and some libraries put a schema next to the type.
+  // The routes below `/v1` do the same: the answer must be an object, and some libraries put a schema next to the type.
   if (format?.type === 'json_object')
     return { format: 'json', schema: (format.schema ?? ANY_OBJECT) as Fields }
   if (format?.type !== 'json_schema') return { format: 'text' }
@@ -126,7 +126,7 @@ function formatOf(format: Fields | null | undefined): ResponseFormat {
   return { format: 'json', schema: described ? { ...schema, description } : schema }
 }
 
-/** Builds a line of OpenAI's output file. The line has no `usage`, because results of jobs have no token counts. */
+/** The line has no `usage`, because results of jobs have no token counts. */
 export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
   const id = `batch_req_${job_id ?? `line_${job.line}`}`
   if (result === null) {

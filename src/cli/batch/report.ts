@@ -1,18 +1,17 @@
 /** Shows the progress of `parley batch` on standard error: a bar on a terminal, otherwise a line every ten seconds. */
 import { SingleBar } from 'cli-progress'
-import { printError } from '../output.ts'
+import { printError } from '../input-output.ts'
 
-/** The interval between lines without a terminal, in milliseconds. */
 const LINE_EVERY_MS = 10_000
 const BAR_PER_SECOND = 5
 const FORMAT = '{bar} {percentage}%  {value} of {total}{failed}  {rate}  {left}'
 const FORMAT_NARROW = '{percentage}%  {value} of {total}{failed}  {rate}  {left}'
-/** A narrower terminal shows the progress without a bar. */
+/** On a narrower terminal, the bar would leave too little room for the figures. */
 const MIN_COLUMNS_FOR_BAR = 90
 
 export interface RunProgress {
   readonly ended: number
-  /** How many finished jobs have no result: they failed, were invalid or expired. */
+  /** Counts the lines without an answer: their jobs failed or expired, or the lines were invalid. */
   readonly failed: number
 }
 
@@ -35,7 +34,7 @@ function bar(total: number, start: RunProgress): Report {
     fps: BAR_PER_SECOND,
     barsize: 24,
     clearOnComplete: true,
-    // The cursor stays visible, because it would remain hidden if the command were killed.
+    // A hidden cursor would stay hidden if the command were killed.
     hideCursor: false,
     gracefulExit: false,
   })
@@ -66,7 +65,7 @@ function failedText({ failed }: RunProgress): string {
   return failed === 0 ? '' : ` (${failed} not completed)`
 }
 
-/** Estimates the rate and the remaining time from what this process has observed. */
+/** The estimate uses only what this process has observed. Earlier results of a resumed run would distort the rate. */
 class Pace {
   readonly #total: number
   readonly #from: number

@@ -1,20 +1,20 @@
-/** Writes the results of `parley batch` in the order of the input. A file appears only when it is complete. */
+/** Writes the results of `parley batch` in the order of the input. The output file appears only when it is complete. */
 import { statSync } from 'node:fs'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { syncFolderOf } from '../../store/sync-folder.ts'
-import { CommandError } from '../output.ts'
+import { CommandError } from '../input-output.ts'
+import type { ResultFormat } from '../options.ts'
 import type { Input } from './input.ts'
-import type { Journal } from './journal.ts'
+import { invalidRow, type Journal, type Row } from './journal.ts'
 import { type OpenAiContext, openAiRow } from './openai.ts'
-import { type Format, invalidRow, type Row } from './row.ts'
 
 const ROWS_PER_WRITE = 500
 
 /**
- * Writes one line of JSON per row.
+ * Rejects with a `CommandError` that explains how to write the results again.
  * @param out a file name, or `-` for standard output
- * @param again the command to run if writing fails, for the error message
+ * @param again the command that writes the results again
  */
 export async function writeResults(out: string, rows: Iterable<string>, again: string): Promise<void> {
   const howToRetry = `The results are not lost: run ${again}.`
@@ -43,8 +43,8 @@ export async function writeResults(out: string, rows: Iterable<string>, again: s
 }
 
 /**
- * Whether the output is a device such as /dev/null, or a pipe. It is written directly, because renaming a file would replace
- * it.
+ * Returns true for devices such as /dev/null, and for pipes. They are written directly, because renaming a file to their name
+ * would replace them.
  */
 export function isDevice(out: string): boolean {
   const found = statSync(out, { throwIfNoEntry: false })
@@ -67,7 +67,7 @@ async function writeInChunks(
 
 function writeOut(text: string, howToRetry: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Without this listener, an error would crash the process. The callback of `write` handles the error.
+    // Without this listener, an error would crash the process. The callback of `write` reports the error.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
     process.stdout.write(text, (error) => {
       if (error) reject(new CommandError(`Cannot write to standard output: ${error.message}. ${howToRetry}`))
@@ -76,11 +76,10 @@ function writeOut(text: string, howToRetry: string): Promise<void> {
   })
 }
 
-/** Yields a line of JSON for each line of the input, in order. */
 export function* rowsOf(
   { lines, jobs, invalid }: Input,
   journal: Journal,
-  format: Format,
+  format: ResultFormat,
 ): Generator<string> {
   const problems = new Map(invalid.map((line) => [line.index, line]))
   const inputJobs = new Map(jobs.map((job) => [job.index, job]))

@@ -10,22 +10,18 @@ import {
   type Parley,
   PermissionError,
 } from '../../../client/src/index.ts'
-import { EXIT } from '../call/client-command.ts'
-import { CommandError } from '../output.ts'
-import type { Journal } from './journal.ts'
-import { endedRow, expiredRow, invalidRow } from './row.ts'
+import { CommandError } from '../input-output.ts'
+import { EXIT } from '../options.ts'
+import { endedRow, expiredRow, invalidRow, type Journal } from './journal.ts'
 
-/**
- * The pauses between retries reach eight seconds, so a request is retried for at least as long as a wait tolerates an outage.
- */
+/** With pauses of up to eight seconds, these retries take about five minutes. Waits for jobs tolerate an outage for as long. */
 const RETRIES = 60
-/** How long a server up to version 0.4 remembers an idempotency key by default, in seconds: it does not report a shorter time. */
+/** Servers up to version 0.4 do not report how long they remember an idempotency key. This is their default. */
 const KEY_LIFETIME_S = 86_400
 
-/** How long the server may cache the number of open jobs of an account, in milliseconds. */
+/** The server may cache an account's number of open jobs for this long, and reject jobs although there is room again. */
 const COUNTED_MS = 200
 
-/** A valid line of the input. */
 export interface InputJob {
   readonly index: number
   readonly number: number
@@ -38,11 +34,10 @@ export interface RunParts {
   readonly me: Me
   readonly journal: Journal
   readonly jobs: readonly InputJob[]
-  /** The maximum number of the run's unfinished jobs on the server. */
   readonly concurrency: number
-  /** Whether the run continues after the server rejected a job. */
+  /** If true, the run continues after the server rejects a line. */
   readonly skipInvalid: boolean
-  /** Whether to send a batch again whose idempotency key the server may have forgotten. */
+  /** Batches are sent again even if the server may have forgotten their keys, so they may cost twice. */
   readonly sendAgain: boolean
   readonly onChange: () => void
 }
@@ -52,14 +47,12 @@ export class BatchRun {
   readonly #byIndex: ReadonlyMap<number, InputJob>
   readonly #changes = new ChangeNotifier()
   #limits: Me['limits']
-  /** The current maximum of unfinished jobs of the run: `concurrency`, or less because of the account's quota. */
+  /** The run may have this many unfinished jobs now: `concurrency`, or less if the account's quota has less room. */
   #most = 1
-  /** The IDs of sent jobs, in the order in which they were sent. */
   readonly #queue: string[] = []
   readonly #indexByJobId = new Map<string, number>()
-  /** How many sent jobs have no result yet. */
   #open = 0
-  /** Jobs before this position have been sent, have finished, or are in the batch that is being sent. */
+  /** Jobs before this position have been sent, have finished, or belong to the batch that is being sent. */
   #nextToSend = 0
   #allSent = false
 
@@ -88,9 +81,7 @@ export class BatchRun {
     }
   }
 
-  /**
-   * Uses these limits from now on. Until the next batch is sent, leaves room in the quota for the account's other open jobs.
-   */
+  /** Until the next batch is sent, the quota keeps room for the account's other open jobs. */
   #learn({ limits, open_jobs = 0 }: Me): void {
     this.#limits = limits
     this.#useQuota(Math.max(0, open_jobs - this.#open))
@@ -122,7 +113,6 @@ export class BatchRun {
     }
   }
 
-  /** Takes the next jobs, as many as the tier allows in one batch and as fit into one request. */
   #nextBatch(): readonly InputJob[] {
     const { journal, jobs } = this.#parts
     const most = Math.min(this.#limits.max_batch_jobs, this.#most)
@@ -147,8 +137,8 @@ export class BatchRun {
       const jobIds = await parley.messages.createBatch(
         batch.map((one) => one.job()),
         {
-          // The key depends only on the run and the first line. So after a crash, the server recognizes a batch that it already
-          // has.
+          // The key depends only on the run and the first line. After a crash, the server therefore recognizes a batch that it
+          // already has.
           idempotencyKey: `${journal.run}.${indexes[0]}`,
           batchSize: batch.length,
           maxRetries: RETRIES,
@@ -158,8 +148,8 @@ export class BatchRun {
       journal.sent(indexes, jobIds)
     } catch (error) {
       if (!(error instanceof InvalidRequestError || error instanceof PermissionError)) throw error
-      // If the server may have the batch from an earlier attempt, its jobs may exist although it is rejected now, for example
-      // because the account is suspended: the server checks the idempotency key last.
+      // The server checks the idempotency key last. It may have created the jobs at an earlier try and reject this one, for
+      // example because the account is suspended now.
       if (!mayBeKnown) journal.refused(indexes)
       await this.#handleRejection(error, batch, signal)
       this.#nextToSend = 0
@@ -170,7 +160,7 @@ export class BatchRun {
     onChange()
   }
 
-  /** Resolves when the rejected jobs can be sent again, perhaps in smaller batches or without an invalid one; otherwise throws. */
+  /** Resolves when it makes sense to send the rejected jobs again, perhaps in smaller batches. Otherwise throws. */
   async #handleRejection(
     error: InvalidRequestError | PermissionError,
     batch: readonly InputJob[],
@@ -210,7 +200,7 @@ export class BatchRun {
     this.#changes.notify()
   }
 
-  /** Yields the job ID of each job once it was sent, until all have been sent. */
+  /** Yields each job ID after the job was sent. Ends when all jobs have been sent. */
   async *#jobIds(signal: AbortSignal): AsyncGenerator<string, void, undefined> {
     for (let next = 0; ; next++) {
       while (next === this.#queue.length) {
@@ -259,10 +249,7 @@ export class BatchRun {
     })
   }
 
-  /**
-   * Throws if a batch that the server may have cannot be sent again safely, because the server may have forgotten its
-   * idempotency key.
-   */
+  /** Throws if the server may have forgotten the idempotency key, because the jobs could then be created twice. */
   #assertRemembered(jobs: readonly number[], atS: number): void {
     const { me, sendAgain } = this.#parts
     const rememberedS = me.idempotency_seconds ?? Math.min(KEY_LIFETIME_S, me.retention_seconds)
@@ -274,7 +261,7 @@ export class BatchRun {
   }
 }
 
-/** Wakes all loops that wait for a change. Each of them then checks its own condition. */
+/** Wakes all loops that wait for a change. Each loop must then check its own condition. */
 class ChangeNotifier {
   #next = Promise.withResolvers<void>()
 

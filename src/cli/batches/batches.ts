@@ -1,11 +1,10 @@
-/** `parley batches`: creates batches that the server runs, lists and shows them, downloads their results, and cancels them. */
+/** `parley batches` creates batches that the server runs, lists and shows them, downloads their results, and cancels them. */
 import { createWriteStream } from 'node:fs'
 import { rename, rm, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Report, startReport } from '../batch/report.ts'
-import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { interruptible } from '../call/connection.ts'
 import { printJson } from '../call/job.ts'
 import {
@@ -17,7 +16,8 @@ import {
   printLine,
   table,
   timeOf,
-} from '../output.ts'
+} from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { type Batch, V1Calls } from './v1-calls.ts'
 
 export interface CreateBatchOptions extends ServerOptions {
@@ -30,10 +30,9 @@ export interface CreateBatchOptions extends ServerOptions {
 const ENDED = ['completed', 'failed', 'expired', 'cancelled']
 const POLL_MS = 1000
 const MAX_PRINTED = 20
-/** A batch that was just created is among this many of the newest ones. */
 const LATEST = 20
 
-/** Like the other commands below, resolves with the exit code. */
+/** Resolves with the exit code, as do the other commands in this file. */
 export async function createBatch(file: string, options: CreateBatchOptions): Promise<number> {
   const { endpoint, metadata, wait, json } = options
   const created = await interruptible(
@@ -44,7 +43,7 @@ export async function createBatch(file: string, options: CreateBatchOptions): Pr
       try {
         return await calls.create({ ...wanted, ...(metadata && { metadata }) })
       } catch (error) {
-        // Perhaps only the response was lost. Then the batch exists.
+        // If only the response was lost, the batch exists. It is then one of the newest.
         const batches = await calls.list(LATEST).catch(() => null)
         const created = batches?.find(({ input_file_id }) => input_file_id === id)
         if (created) return created
@@ -84,7 +83,7 @@ export async function showBatch(id: string, options: ShowBatchOptions): Promise<
   return exitCodeOf(batch)
 }
 
-/** Waits until the batch has ended, even during an outage of the server. */
+/** The wait continues through an outage of the server. Only the first request fails at once. */
 async function waitFor(calls: V1Calls, id: string, signal: AbortSignal): Promise<Batch> {
   let report: Report | null = null
   let isAway = false
@@ -194,7 +193,7 @@ export async function downloadBatch(id: string, options: DownloadOptions): Promi
   return exitCodeOf(batch)
 }
 
-/** Saves a file. It gets its name only when it is complete. Returns the name. */
+/** Returns the file's name. The file appears under its name only when it is complete. */
 async function save(
   calls: V1Calls,
   fileId: string,
@@ -211,7 +210,7 @@ async function save(
   if (found?.isFile() && !force) {
     throw new CommandError(`${name} already exists. Pass another name, or --force to replace it.`)
   }
-  // A device such as /dev/null, or a pipe, is written directly, because renaming a file would replace it.
+  // Renaming a file to the name of a device or a pipe would replace the device, so devices are written directly.
   const isReplaced = found === null || found.isFile()
   const part = isReplaced ? `${name}.part` : name
   try {

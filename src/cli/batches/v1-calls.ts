@@ -1,13 +1,13 @@
-/** Calls the routes of files and batches below `/v1`. The published client does not have them. */
+/** Calls the routes of files and batches below `/v1`, which the published client does not have. */
 import { openAsBlob } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { isObject, type JsonObject, parseIfJson } from '../../json-object.ts'
 import { VERSION } from '../../version.ts'
-import { EXIT, type ServerOptions } from '../call/client-command.ts'
 import { apiKeyOf, connect, serverUrl } from '../call/connection.ts'
-import { CommandError, printable } from '../output.ts'
+import { CommandError, printable } from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 
 export interface UploadedFile {
   readonly id: string
@@ -49,7 +49,7 @@ export class V1Calls {
   readonly #signal: AbortSignal
 
   constructor(options: ServerOptions, signal: AbortSignal) {
-    // `connect` checks the URL and the key. Without this check, the error of `fetch` would print the key.
+    // `connect` checks the URL and the key. Without this check, an error of `fetch` could print the key.
     connect(options)
     this.#base = `${serverUrl(options.url).replace(/\/+$/, '')}/v1`
     this.#headers = { authorization: `Bearer ${apiKeyOf(options)}`, 'user-agent': `parley/${VERSION}` }
@@ -94,7 +94,6 @@ export class V1Calls {
     return this.#post(`/batches/${encodeURIComponent(id)}/cancel`, {})
   }
 
-  /** Returns batches, newest first. */
   async list(limit: number): Promise<Batch[]> {
     const found: Batch[] = []
     for (let more = true; more && found.length < limit; ) {
@@ -115,7 +114,7 @@ export class V1Calls {
     return this.#object('batch', path, { method: 'POST', headers, body: JSON.stringify(body) })
   }
 
-  /** Reads a response whose field `object` must have this value. */
+  /** Rejects if the response's field `object` does not have this value, because it is then not from a Parley server. */
   async #object<T>(kind: 'file' | 'batch' | 'list', path: string, init?: RequestInit): Promise<T> {
     const response = await this.#send(path, init)
     const found = parsed(await this.#textOf(response))
@@ -144,7 +143,6 @@ export class V1Calls {
     }
   }
 
-  /** Returns the error for a connection that broke during a response. */
   #brokenBy(error: unknown): unknown {
     if (this.#signal.aborted) return error
     const why = printable(reasonOf(error))
@@ -152,7 +150,7 @@ export class V1Calls {
   }
 }
 
-/** Returns the actual reason of an error of `fetch`, which is in `cause`. */
+/** `fetch` puts the reason of a failure into `cause`. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error
   return cause instanceof Error && cause.message !== '' ? cause.message : message

@@ -1,6 +1,4 @@
-/**
- * Creates the client with which commands call a server, converts its errors to exit codes, and handles interruption by signals.
- */
+/** Creates the client with which commands call a server, converts its errors to exit codes, and lets signals abort calls. */
 
 import {
   AuthenticationError,
@@ -18,11 +16,11 @@ import {
 } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
 import { VERSION } from '../../version.ts'
-import { CommandError, printError } from '../output.ts'
+import { CommandError, printError } from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
-import { EXIT, type ServerOptions } from './client-command.ts'
 
-/** `PARLEY_LOG` turns on the client's log. It goes to standard error, because standard output is for answers. */
+/** `PARLEY_LOG` turns on the client's log. The log goes to standard error, because standard output is for answers. */
 const LOGGER: Logger = { error: printError, warn: printError, info: printError, debug: printError }
 
 export function apiKeyOf({ key }: ServerOptions): string {
@@ -38,7 +36,7 @@ export function connect(options: ServerOptions): Parley {
   const { url } = options
   const apiKey = apiKeyOf(options)
   try {
-    // `parseExactly` keeps every digit of numbers in answers.
+    // `JSON.parse` would lose digits of large numbers in answers.
     return new Parley({
       baseUrl: serverUrl(url),
       apiKey,
@@ -66,7 +64,7 @@ const UNREACHABLE = [
   UnexpectedResponseError,
 ]
 
-/** Converts an error of the client to a `CommandError`. Returns any other error unchanged, because it is a bug. */
+/** Returns any error that is not from the client unchanged, because it is a bug. */
 export function clientError(error: unknown): unknown {
   if (!(error instanceof ParleyError)) return error
   if (error instanceof ConfigurationError) {
@@ -88,7 +86,7 @@ function sentence(text: string): string {
 }
 
 /**
- * Runs work that SIGINT or SIGTERM aborts. Converts errors of the client to `CommandError`.
+ * Runs `work` with a signal that SIGINT and SIGTERM abort. Throws errors of the client as `CommandError`.
  * @param interruptedMessage the message for the user after a signal
  */
 export async function interruptible<T>(

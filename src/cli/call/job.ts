@@ -8,8 +8,8 @@ import {
   type Parley,
   TimeoutError,
 } from '../../../client/src/index.ts'
-import { CommandError, printable, printError, printLine, printText, table, timeOf } from '../output.ts'
-import { EXIT, type ServerOptions } from './client-command.ts'
+import { CommandError, printable, printError, printLine, printText, table, timeOf } from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { connect, interruptible } from './connection.ts'
 
 export interface JobOptions extends ServerOptions {
@@ -21,7 +21,6 @@ export interface JobOptions extends ServerOptions {
   readonly json?: true
 }
 
-/** Resolves with the exit code. */
 export async function callJob(jobId: string, options: JobOptions): Promise<number> {
   const { wait, timeout, cancel, delete: deletes, dropCallback } = options
   if (timeout !== undefined && !wait) throw new CommandError('--timeout can only be used with --wait.')
@@ -38,7 +37,7 @@ async function showJob(parley: Parley, jobId: string, { wait, timeout, json }: J
       try {
         return await parley.messages.wait(jobId, { signal, timeout })
       } catch (error) {
-        // The timeout of the whole wait has the job's ID. The timeout of a single request has none, and remains an error.
+        // Only the timeout of the whole wait has the job's ID. The timeout of a single request remains an error.
         if (!(error instanceof TimeoutError && error.jobId === jobId)) throw error
         throw new CommandError(
           `Job ${jobId} did not finish within ${timeout} s. It continues on the server.`,
@@ -71,7 +70,7 @@ async function deleteJob(parley: Parley, jobId: string, { dropCallback, json }: 
   return EXIT.completed
 }
 
-/** If the job is in the wrong state for the command, exits with 1: the error is not about the key or the server. */
+/** If the job is in the wrong state, the command exits with 1, because the key and the server are not at fault. */
 async function withoutConflict<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call()
@@ -90,7 +89,6 @@ export interface ListJobsOptions extends ServerOptions {
 
 const MAX_PAGE = 100
 
-/** Resolves with the exit code. */
 export async function listJobs({
   status,
   metadata,
@@ -134,7 +132,7 @@ function rowOf({ job_id, status, model, created_at, ended_at, error_code, callba
   ]
 }
 
-/** Control characters that a terminal would interpret, except line ends and tabs. */
+/** Terminals interpret these characters. Line ends and tabs are harmless. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 
@@ -148,7 +146,7 @@ export function printJob(job: Job, json: boolean): number {
   return json ? exitCodeOf(job) : printEnded(job)
 }
 
-/** Prints JSON: indented on a terminal, otherwise on one line. */
+/** On a terminal, the JSON is indented. Elsewhere it is on one line, for programs that read lines. */
 export function printJson(value: unknown): void {
   printLine(process.stdout.isTTY ? escapeControls(JSON.stringify(value, null, 2)) : JSON.stringify(value))
 }
@@ -164,7 +162,6 @@ function printEnded(job: EndedJob): number {
   return exitCodeOf(job)
 }
 
-/** Prints text unchanged and ends it with a line end; prints anything else as JSON. */
 function printContent(content: unknown): void {
   if (typeof content !== 'string') {
     printJson(content)

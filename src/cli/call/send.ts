@@ -1,9 +1,8 @@
-/** `parley send`: sends one message to a server and prints the answer. */
+/** `parley send` sends one message to a server and prints the answer. */
 import type { CreatedJob, Options, Parley, ResponseFormat, SingleJob } from '../../../client/src/index.ts'
 import { parseExactly } from '../../json-text/read-json.ts'
-import { CommandError, printError, printLine } from '../output.ts'
-import { readInput } from '../read-input.ts'
-import { EXIT, type ServerOptions } from './client-command.ts'
+import { CommandError, printError, printLine, readInput } from '../input-output.ts'
+import { EXIT, type ServerOptions } from '../options.ts'
 import { connect, interruptible } from './connection.ts'
 import { printJob, printJson } from './job.ts'
 
@@ -17,7 +16,7 @@ export interface SendOptions extends ServerOptions {
   readonly cacheTtl?: number
   readonly priority?: 'high' | 'normal' | 'low'
   readonly completeWithin?: number
-  /** The options of the job, as JSON text. */
+  /** The options are JSON text. */
   readonly options?: string
   readonly metadata?: Readonly<Record<string, string>>
   readonly wait: boolean
@@ -27,7 +26,6 @@ export interface SendOptions extends ServerOptions {
 const INTERRUPTED =
   'Interrupted. The server may have received the job already; in that case the job continues there.'
 
-/** Resolves with the exit code. */
 export async function send(words: readonly string[], options: SendOptions): Promise<number> {
   const parley = connect(options)
   const job = await jobOf(words, options)
@@ -52,7 +50,7 @@ async function sendAndWait(parley: Parley, job: SingleJob, { json }: SendOptions
   return printJob(ended, json === true)
 }
 
-/** Creates the job in a batch of one, because the server responds to a batch without waiting for answers. */
+/** The job is sent as a batch of one, because the server responds to a batch without waiting for answers. */
 async function sendOnly(parley: Parley, job: SingleJob, { json }: SendOptions): Promise<number> {
   const [jobId = ''] = await interruptible(
     (signal) => parley.messages.createBatch([job as Omit<SingleJob, 'timeout' | 'callback'>], { signal }),
@@ -101,7 +99,7 @@ async function textOf(words: readonly string[], { file }: SendOptions): Promise<
 async function formatOf({ schema: file, jsonFormat }: SendOptions): Promise<ResponseFormat> {
   if (file === undefined) return jsonFormat ? { format: 'json' } : { format: 'text' }
   const bytes = await readInput(file)
-  // Loaded only here, because most messages are sent without a schema.
+  // Most messages are sent without a schema, so the module is loaded only here.
   const { readSchema } = await import('parley-json-schema')
   const read = readSchema(parsed(bytes.toString('utf8'), file))
   if (!read.ok) throw new CommandError(`${file}: ${read.path}: ${read.rule}`)

@@ -35,7 +35,7 @@ async function checkCalls(
 }
 
 const usual: Script = (request) => (isModelList(request) ? reply.models('tiny') : undefined)
-/** A server that lists its model, and answers calls in this way. */
+/** The server lists its model, and answers calls in this way. */
 const calling =
   (script: Script): Script =>
   (request, index) =>
@@ -77,7 +77,6 @@ test('the fields of the body are sent with them, as with the calls of jobs', asy
 const native = { roles: 'native' }
 const withKey = { api_key_env: 'KEY' }
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
-/** Answers all calls with the same usage. */
 const alike = calling(({ body }) =>
   reply.status(200, { body: { ...chatCompletion(body, { content: 'Hello' }), usage } }),
 )
@@ -230,8 +229,8 @@ test('wrong: a server that rejects the second of two calls', async (t) => {
   let last: (() => void) | null = null
   let busy = 0
   const script = calling(() => {
-    // The first three calls come one at a time. The last two are concurrent: the second is rejected before the first is
-    // answered.
+    // The first three calls come one at a time. The last two are concurrent, and the second of them is rejected before the
+    // first is answered.
     if (++busy <= 3) return reply.text(river)
     if (busy > 4) {
       return (received, response, server) => {

@@ -1,6 +1,5 @@
 /**
- * Makes the paid calls of `parley check --calls`. They use the same client as jobs, so the requests are exactly like those of
- * jobs.
+ * Makes the paid calls of `parley check --calls`. They use the same client as jobs, so the model server gets the same requests.
  */
 
 import { CHECK_STEPS } from 'parley-json-schema'
@@ -22,9 +21,9 @@ import { readLargeCompletion } from '../../upstreams/read-completion.ts'
 import type { Finding } from './finding.ts'
 import type { SettingNames } from './unreachable.ts'
 
-/** Paid calls to each target: a short answer, a developer message, a JSON answer, and two concurrent calls. */
+/** The calls are a short answer, a developer message, a JSON answer, and two concurrent calls. */
 export const CALLS_PER_TARGET = 5
-/** Time limit of a call, in seconds. A server may need minutes if it loads the model at the first call. */
+/** A server may need minutes for the first call, because it loads the model then. */
 const MAX_CALL_SECONDS = 120
 
 export interface CalledTarget {
@@ -32,7 +31,7 @@ export interface CalledTarget {
   readonly model: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** The name of the setting that contains the model's name. */
+  /** `modelSetting` names the setting that contains the model's name. */
   readonly modelSetting: string
   readonly names: SettingNames
 }
@@ -44,8 +43,8 @@ interface Message {
 
 const QUESTION: Message = { role: 'user', content: 'Answer with the word OK and nothing else.' }
 /**
- * The instructions are so long that the number of prompt tokens shows whether they reached the model, even if they replace a
- * default system message of the chat template.
+ * The instructions are long, so the number of prompt tokens shows whether they reached the model. This works even if they
+ * replace a default system message of the chat template.
  */
 const INSTRUCTIONS: Message = {
   role: 'developer',
@@ -55,10 +54,7 @@ const INSTRUCTIONS: Message = {
     'Use no more words than the user asks for. Do not explain anything, do not greet anybody, do not ask questions, and do ' +
     'not repeat these instructions. The answer is read by a program, which looks only at whether there is one.',
 }
-/**
- * If the instructions add fewer tokens than this, they did not reach the model. It is a quarter of what the most economical
- * tokenizer counts.
- */
+/** With fewer additional prompt tokens, the instructions did not reach the model. Known tokenizers count at least 100. */
 const MIN_INSTRUCTION_TOKENS = 25
 
 const SCHEMA = JSON.stringify({
@@ -71,22 +67,18 @@ const RESPONSE_FORMAT = `{"format":"json","schema":${SCHEMA}}`
 const JSON_QUESTION: Message = { role: 'user', content: 'Name a river, as {"river": "…"}.' }
 const MAX_DEPTH = 64
 
-/**
- * If two concurrent calls take longer than one by this factor and by at least NOISE_MS, the server processes them one after the
- * other.
- */
+/** Two concurrent calls that take longer than one by this factor, and by NOISE_MS, were not processed together. */
 const SERIAL_FACTOR = 1.6
 const NOISE_MS = 100
 
 interface Called {
   readonly reply: Reply
-  /** The format in which the request was first sent, and the one in which it was last sent. */
+  /** `first` is the format of the first request, and `format` that of the last. They differ if the server rejected a format. */
   readonly first: RequestFormat
   readonly format: RequestFormat
   readonly ms: number
 }
 
-/** Yields each finding as soon as its call has ended. */
 export async function* callTarget(target: CalledTarget, clock: Clock): AsyncGenerator<Finding> {
   const { upstream: name, access } = target
   const call_timeout_seconds = Math.min(target.settings.call_timeout_seconds, MAX_CALL_SECONDS)
@@ -132,7 +124,7 @@ class TargetCheck {
     if (!timedOut(asJson)) yield await this.#twoAtOnce(answered)
   }
 
-  /** Sends a conversation as a job would: if the server rejects a format, in the next one. */
+  /** Like a job, tries the next format if the server rejects one. */
   async #call(messages: readonly Message[], form: AnswerForm): Promise<Called> {
     const prompt = { messagesJson: JSON.stringify(messages), account: 'parley check', form }
     const { model } = this.#target
@@ -267,7 +259,7 @@ class TargetCheck {
   }
 }
 
-/** Whether the error may be about the format of the request. Errors about the key, a limit or the server are not. */
+/** The format of the request may be wrong. Errors about the key, a limit or the server have other causes. */
 function isRejected({ status }: UpstreamError): boolean {
   return status !== null && (status === 500 || (status < 500 && ![401, 402, 403, 429].includes(status)))
 }

@@ -1,21 +1,20 @@
-/** `parley check`: checks the configuration and the connections, and prints what is wrong and how to fix it. */
+/** `parley check` checks the configuration and the connections, and prints what is wrong and how to fix it. */
 import { type Clock, systemClock } from '../../clock.ts'
 import { ConfigurationError } from '../../config/file.ts'
 import { type Configuration, loadConfiguration } from '../../config/load.ts'
 import type { Environment } from '../../config/settings.ts'
 import { checkDatabase } from '../../store/open.ts'
-import type { DefaultOptions } from '../operator/shared-options.ts'
-import { counted, printLine } from '../output.ts'
+import { counted, printLine } from '../input-output.ts'
+import type { DefaultOptions } from '../options.ts'
 import { CALLS_PER_TARGET, type CalledTarget, callTarget } from './calls.ts'
 import { asJson, type Finding, printFinding } from './finding.ts'
 import { type CheckedUpstream, checkUpstream, usedUpstreams } from './upstream.ts'
 
 export interface CheckOptions extends DefaultOptions {
-  /** Whether to make paid calls. */
   readonly calls?: true
 }
 
-/** Resolves with the exit code: 0 if there is no problem. */
+/** Resolves with the exit code, which is 0 if nothing is wrong. */
 export async function check({ json, config, calls }: CheckOptions): Promise<number> {
   const show = json ? () => {} : printFinding
   const findings = await allFindings(config, calls === true, show)
@@ -52,10 +51,7 @@ async function allFindings(
   return all
 }
 
-/**
- * Finds tiers without models, which reject every job. The default tier user_free becomes such a tier if the configuration file
- * defines other models.
- */
+/** Tiers without models reject every job. The default tier user_free has none if the file defines other models. */
 function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   return Object.entries(tiers).flatMap(([name, { models }]): Finding[] =>
     models.length > 0
@@ -72,9 +68,9 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   )
 }
 
-/** Kubernetes, and the unit and Compose files of this package, send SIGKILL after this time. */
+/** Kubernetes sends SIGKILL after this time, and so do the unit and Compose files of this package. */
 const GRACE_SECONDS = 30
-/** How long the server needs after the drain, until clients have read their last responses and the database is closed. */
+/** After the drain, clients still read their last responses, and the database is closed. */
 const CLOSING_SECONDS = 3
 
 function shutdownFindings({ settings: { shutdown, jobs } }: Configuration): Finding[] {
@@ -109,13 +105,12 @@ async function databaseFindings(url: string): Promise<Finding[]> {
 export interface ModelServerCheck {
   readonly configuration: Configuration
   readonly env: Environment
-  /** Whether to make paid calls. Their number is shown before the first. */
+  /** If true, paid calls are made. A finding announces their number before the first. */
   readonly calls: boolean
   readonly clock: Clock
   readonly timeoutMs?: number
 }
 
-/** Yields the findings about model servers, in the order in which they are shown. */
 export async function* modelServerFindings(check: ModelServerCheck): AsyncGenerator<readonly Finding[]> {
   const { configuration, env, calls, clock, timeoutMs } = check
   if (configuration.simulated) {
@@ -125,7 +120,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   const upstreams = usedUpstreams(configuration, env, timeoutMs)
   const checked = await Promise.all(upstreams.map(checkUpstream))
   yield checked.flat()
-  // Servers that failed the free checks would fail the paid calls for the same reason, so they are skipped.
+  // Servers that failed the free checks would fail the paid calls for the same reason.
   const sound = upstreams.filter((_upstream, index) => checked[index]?.every(({ ok }) => ok))
   const targets = sound.flatMap(targetsOf)
   if (targets.length === 0) return
@@ -137,7 +132,7 @@ export async function* modelServerFindings(check: ModelServerCheck): AsyncGenera
   }
   const says = `makes ${CALLS_PER_TARGET} paid calls to each of ${counted(targets.length, 'target')}`
   yield [{ ok: true, about, says }]
-  // Targets are called one after the other, because targets on the same server could slow each other down.
+  // Targets on the same server could slow each other down, so they are called one after the other.
   for (const target of targets) {
     for await (const finding of callTarget(target, clock)) yield [finding]
   }

@@ -1,16 +1,14 @@
-/** The findings of `parley check`, and how they are printed. */
-import { printable, printLine } from '../output.ts'
+/** Defines the findings of `parley check`, and prints them. */
+import { printable, printLine } from '../input-output.ts'
 
 export interface Finding {
   readonly ok: boolean
-  /** True if the subject works but could be better, or if it could not be verified. */
+  /** `warns` is true if the subject works but could be better, or if it could not be verified. */
   readonly warns?: boolean
-  /** The subject: `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
+  /** `about` names the subject: `configuration`, `database`, `models`, `calls`, `upstream NAME` or `target UPSTREAM/MODEL`. */
   readonly about: string
-  /** Which property of an upstream or target was checked. */
   readonly check?: 'reachable' | 'key' | 'model' | 'answer' | 'roles' | 'json' | 'concurrency'
   readonly says: string
-  /** How the operator can fix the problem. */
   readonly fix?: string
 }
 

@@ -25,7 +25,7 @@ interface Case {
   readonly path?: string
   readonly upstream?: CheckOptions['upstream']
   readonly model?: string
-  /** Matches the only problem; absent if no problem is expected. */
+  /** Matches the only problem. Absent if no problem is expected. */
   readonly wrong?: RegExp
   readonly notes?: RegExp
 }
@@ -39,7 +39,7 @@ const noArray = {
 }
 const noQuota = { message: 'You exceeded your quota.', code: 'insufficient_quota' }
 const ofLlamaCpp = { object: 'list', data: [{ id: '/models/tiny.gguf', owned_by: 'llamacpp' }] }
-/** A server that lists its model, and answers everything else with this reply. */
+/** The server lists its model, and answers everything else with this reply. */
 const lists =
   (answer: Reply): Script =>
   ({ method }) =>
@@ -241,7 +241,7 @@ for (const { name, script, path, upstream, model, wrong, notes } of cases) {
   })
 }
 
-/** Returns the problems of an upstream with this address, which must have some. */
+/** The upstream must have problems. */
 async function wrongAt(t: TestContext, address: string, timeoutMs?: number): Promise<string> {
   const upstream = { base_url: `${address}/v1` }
   const { code, wrong } = await checkServer(t, { upstream, ...(timeoutMs !== undefined && { timeoutMs }) })
@@ -249,11 +249,10 @@ async function wrongAt(t: TestContext, address: string, timeoutMs?: number): Pro
   return wrong
 }
 
-/** Starts a server, and returns its address. */
 const addressOf = async (t: TestContext, server: Server, scheme = 'http') =>
   `${scheme}://127.0.0.1:${await listen(t, server)}`
 
-/** A server that handles what its connections send first. */
+/** The server handles what its connections send first. */
 const raw = (handle: (socket: Socket, first: string | Buffer) => void) =>
   createServer((socket) => {
     socket.on('error', () => {})

@@ -1,6 +1,6 @@
 /**
- * Sends one request of `parley check` to a model server and interprets its response. Nothing in a response is trusted. Nothing
- * is billed, because all completion requests here are invalid.
+ * Sends one request of `parley check` to a model server, and interprets its response. Nothing in a response is trusted.
+ * Completion requests cost nothing, because they are invalid.
  */
 
 import { isIP } from 'node:net'
@@ -13,27 +13,26 @@ import { connectionFault, failureKind } from '../../upstreams/failure-kinds.ts'
 import type { Mask } from '../../upstreams/mask.ts'
 import { readFailure } from '../../upstreams/read-completion.ts'
 
-/** Time limit for the connection, for the start of a response, and for pauses in it. */
+/** Limits the connection, the time until a response starts, and pauses in the response. */
 export const PROBE_TIMEOUT_MS = 5_000
-/** Maximum bytes of a response. The longest known list of models, OpenRouter's, is smaller than a megabyte. */
+/** The longest known list of models, OpenRouter's, is smaller than a megabyte. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024
 
 export interface Response {
   readonly kind: 'response'
   readonly status: number
-  /** `text` is the unchanged body, `json` the parsed one; undefined if it is not JSON. */
+  /** `text` is the unchanged body, and `json` is the parsed one. `json` is undefined if the body is not JSON. */
   readonly text: string
   readonly json: unknown
-  /** Where a redirect leads. It is not followed, because jobs' calls do not follow redirects either. */
+  /** The check does not follow redirects, because calls of jobs do not follow them either. */
   readonly location: string | null
   readonly ms: number
 }
 
 export interface Failure {
   readonly kind: 'failed'
-  /** What failed: resolving the name, TLS, the connection, or the response (missing, or not HTTP). */
+  /** `protocol` means that the response is not HTTP, and `timeout` that it is missing. */
   readonly fault: 'dns' | 'tls' | 'connection' | 'timeout' | 'protocol'
-  /** The error code of the socket, the resolver or OpenSSL. */
   readonly code: string
 }
 
@@ -42,17 +41,17 @@ export type Probed = Response | Failure
 export interface ProbeOptions {
   readonly access: UpstreamAccess
   readonly timeoutMs: number
-  /** The `user-agent`, so that the server's log shows that the request is not a job's call. */
+  /** The `user-agent` header shows in the server's log that the request is not a call of a job. */
   readonly agent: 'parley-check' | 'parley-start'
-  /** The JSON value to POST. If absent, the request is a GET. */
+  /** This JSON value is sent by POST. Without a body, the request is a GET. */
   readonly body?: unknown
-  /** Aborts the request. The result is then a failure. */
+  /** If the signal aborts the request, the result is a failure. */
   readonly signal?: AbortSignal
-  /** True to find out which protocol the port speaks: sends neither the key nor headers, and accepts any certificate. */
+  /** The request carries neither key nor headers, and accepts any certificate. It only finds out what the port speaks. */
   readonly anonymous?: true
 }
 
-/** Sends the request. Never rejects: a failed request is a result. */
+/** Never rejects, because a failed request is a result. */
 export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
   const { access, timeoutMs, agent, body, signal, anonymous } = options
   const dispatcher = new Agent({
@@ -94,7 +93,7 @@ export async function probe(url: URL, options: ProbeOptions): Promise<Probed> {
   }
 }
 
-/** Whether a TLS handshake succeeds at this port. Any certificate is accepted. */
+/** Any certificate is accepted, because only the handshake matters. */
 export function speaksTls({ hostname, port, protocol }: URL, timeoutMs: number): Promise<boolean> {
   return new Promise((resolve) => {
     const host = hostname.replace(/^\[|\]$/g, '')
@@ -140,7 +139,7 @@ function failureOf(error: unknown): Failure {
   return { kind: 'failed', fault: connectionFault(code), code }
 }
 
-/** Returns a completion request that cannot be billed, because its messages are not an array. */
+/** The request cannot be billed, because its messages are not an array. */
 export function invalidRequest(model: string): object {
   return { model, messages: 'This request of `parley check` is invalid on purpose.', max_tokens: 0 }
 }
@@ -151,14 +150,12 @@ export type Verdict =
   | 'key rejected'
   | 'no credit'
   | 'model unknown'
-  /** The endpoint does not exist. */
   | 'not found'
-  /** A server error, for example because the model is still loading. */
+  /** The server has an error, for example because it is still loading the model. */
   | 'failing'
   /** The response is not from a completion endpoint. */
   | 'foreign'
 
-/** Interprets the response to a request from `invalidRequest`. */
 export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 401 || status === 403 || isKeyError(status, text)) return 'key rejected'
   if (status === 402 || status === 412 || (status === 429 && isOfOperator(status, text))) return 'no credit'
@@ -169,28 +166,28 @@ export function verdictOf({ status, text, json }: Response): Verdict {
   if (status === 405 || status === 501) return 'not found'
   if (status === 502 || status === 503 || status === 504) return 'failing'
   if (!isObject(json) && !Array.isArray(json)) return status < 500 ? 'foreign' : 'failing'
-  // llama.cpp responds with 500 and a reason to an invalid request.
+  // llama.cpp responds to an invalid request with 500 and a reason.
   if (status >= 500 && wordsOf(json) === '') return 'failing'
   if (status < 400) return isObject(json) && ('choices' in json || 'error' in json) ? 'accepted' : 'foreign'
   return isModelError(status, wordsOf(json)) ? 'model unknown' : 'accepted'
 }
 
-/** Whether jobs would wait until the operator has acted, such as for a wrong key. */
+/** Returns true if jobs would wait until an operator acts, for example because the key is wrong. */
 function isOfOperator(status: number, text: string): boolean {
   const reply = readFailure(status, text, null, (message) => message)
   return reply.kind === 'error' && failureKind(reply) === 'misconfigured'
 }
 
-/** Whether the response complains about the messages, which are wrong on purpose. */
+/** The messages of `invalidRequest` are wrong, so a server that complains about them has read the request. */
 export function namesMistake({ json }: Response): boolean {
   return /\bmessages\b/i.test(wordsOf(json))
 }
 
 export interface ModelList {
   readonly ids: readonly string[]
-  /** False if the server has more pages of models. */
+  /** The list is incomplete if the server has more pages of models. */
   readonly isComplete: boolean
-  /** Whether the server is llama.cpp, which serves its one model under any name. */
+  /** llama.cpp serves its one model under any name. */
   readonly ignoresNames: boolean
 }
 
@@ -203,27 +200,21 @@ export function modelListOf({ status, json }: Response): ModelList | null {
   return { ids, isComplete: json.has_more !== true, ignoresNames: isLlamaCpp }
 }
 
-/**
- * Whether the list contains the model, under any of its names: Ollama omits the tag `latest`, Google omits the folder
- * `models/`, and OpenRouter has variants such as `:free` that it does not list.
- */
+/** Ollama adds the tag `latest`, Google the folder `models/`, and OpenRouter omits variants such as `:free`. */
 export function lists({ ids }: ModelList, model: string): boolean {
   const variant = /^(.+\/.+):(?:free|online|nitro|floor|exacto|extended|thinking|beta)$/.exec(model)?.[1]
   const names = [model, `${model}:latest`, `models/${model}`, ...(variant === undefined ? [] : [variant])]
   return names.some((name) => ids.includes(name))
 }
 
-/** Returns the server's error message without secrets; null if there is none. */
+/** Secrets are removed from the message. Null means that the response has none. */
 export function messageOf({ status, text }: Response, mask: Mask): string | null {
   const reply = readFailure(status, text, null, mask)
   if (reply.kind === 'answer' || /^The model server responded with \d+\.$/.test(reply.message)) return null
   return reply.message
 }
 
-/**
- * Whether the error is about the key. Google responds with 400 for a wrong key; LM Studio and others have no error code, so
- * their messages are matched.
- */
+/** Google responds with 400 for a wrong key. LM Studio and others have no error code, so their messages are matched. */
 function isKeyError(status: number, text: string): boolean {
   if (status !== 400) return false
   return /API_KEY_INVALID|(?:invalid|incorrect|missing|wrong|not valid)[^.]{0,30}\bapi[ _-]?key|api[ _-]?key[^.]{0,30}(?:invalid|incorrect|missing|required|not valid)/i.test(
@@ -238,7 +229,7 @@ function isModelError(status: number, words: string): boolean {
   )
 }
 
-/** Returns the parts of an error that explain it. Other parts may repeat the request. */
+/** Returns only the parts that explain the error, because other parts may repeat the request. */
 function wordsOf(json: unknown): string {
   if (Array.isArray(json)) return wordsOf(json[0])
   if (!isObject(json)) return ''

@@ -1,6 +1,6 @@
 /**
- * Explains why a model server does not respond and what to change: from the error code, and by probing whether its port speaks
- * TLS.
+ * Explains why a model server does not respond and what to change. The error code shows the reason, or a probe finds out
+ * whether the port speaks TLS.
  */
 import { type Failure, type ProbeOptions, probe, speaksTls } from './probe.ts'
 
@@ -9,14 +9,12 @@ export interface Diagnosis {
   readonly fix: string
 }
 
-/** The names of an upstream's settings, for messages to the operator. */
 export interface SettingNames {
   readonly baseUrl: string
   readonly caFile: string
   readonly concurrency: string
 }
 
-/** @param url the URL of the failed request */
 export async function diagnose(
   url: URL,
   failure: Failure,
@@ -24,8 +22,8 @@ export async function diagnose(
   names: SettingNames,
 ): Promise<Diagnosis> {
   const { code, fault } = failure
-  // With https, the server may be reachable in spite of a timeout: one that speaks HTTP waits for more bytes than a TLS handshake
-  // has.
+  // An HTTP server that gets a TLS handshake waits for more bytes until the timeout. With https, a timeout can therefore mean a
+  // wrong scheme.
   const isFarAway = code === 'UND_ERR_CONNECT_TIMEOUT' && url.protocol === 'http:'
   if (fault !== 'dns' && code !== 'ECONNREFUSED' && !isFarAway) {
     const wrongScheme = await schemeDiagnosis(url, options, names)

@@ -1,7 +1,6 @@
 /**
- * Checks one upstream without cost: whether it responds, whether the path is right, whether it accepts the key, and whether it
- * has the models. It sends `GET /models`, an invalid completion request for each model, and, if there is no list of models at
- * this path, `GET /models` at other paths.
+ * Checks one upstream without cost: whether it responds, the path is right, the key is accepted, and the models exist. It sends
+ * `GET /models` and an invalid completion request for each model. If this path has no list of models, it tries other paths.
  */
 import type { Configuration } from '../../config/load.ts'
 import { OPENAI } from '../../config/merge.ts'
@@ -33,14 +32,13 @@ export interface CheckedUpstream {
   readonly name: string
   readonly settings: UpstreamSettings
   readonly access: UpstreamAccess
-  /** Maps each model of the upstream's targets to the name of its setting. */
+  /** Maps each model of the upstream's targets to the name of the setting that contains the model. */
   readonly models: ReadonlyMap<string, string>
   readonly names: SettingNames
-  /** Time limit for the connection, for the start of a response, and for pauses in it, in milliseconds. */
   readonly timeoutMs: number
 }
 
-/** Sends `GET /models`. If the server does not respond, also returns why. */
+/** Sends `GET /models`. `trouble` explains why a server does not respond. */
 export async function reach(
   { settings, access, names, timeoutMs }: CheckedUpstream,
   agent: ProbeOptions['agent'],
@@ -51,7 +49,7 @@ export async function reach(
   const listed = await probe(url, options)
   if (signal?.aborted) return { listed, trouble: null }
   if (listed.kind === 'failed') return { listed, trouble: await diagnose(url, listed, options, names) }
-  // A proxy sends 400 in response to plain HTTP on its TLS port.
+  // A proxy responds with 400 to plain HTTP on its TLS port.
   const isScheme = listed.status === 400 && url.protocol === 'http:'
   return { listed, trouble: isScheme ? await schemeDiagnosis(url, options, names) : null }
 }
@@ -89,7 +87,7 @@ class UpstreamCheck {
   constructor(upstream: CheckedUpstream, listed: Response) {
     this.#upstream = upstream
     this.#listed = listed
-    // Azure OpenAI lists the models of a region, but requests name deployments, so the list is not used.
+    // Azure OpenAI lists the models of a region, but requests name deployments. The list is therefore not used.
     const isAzure = /\.azure\.com$/.test(new URL(upstream.settings.base_url).hostname)
     this.#list = isAzure ? null : modelListOf(listed)
     this.#mask = maskFor(upstream.access.secrets)
@@ -110,8 +108,8 @@ class UpstreamCheck {
     const verdict = verdictOf(completed)
     const stop = await this.#stopAt(verdict, completed)
     if (stop !== null) return [stop]
-    // If both requests got a 5xx, the server is failing. Exceptions are servers that respond with 500 to invalid messages, such
-    // as llama.cpp and Portkey's gateway.
+    // Two 5xx responses mean that the server is failing. Some servers, such as llama.cpp and Portkey's gateway, respond with
+    // 500 to invalid messages, so those do not count.
     if (this.#listed.status >= 500 && completed.status >= 500 && !namesMistake(completed)) {
       return [this.#failing(this.#listed, 'GET /models')]
     }
@@ -124,7 +122,7 @@ class UpstreamCheck {
     ]
   }
 
-  /** Returns a finding after which nothing else of this upstream can be checked; null if the check continues. */
+  /** Returns a finding if nothing else of this upstream can be checked, and null if the check continues. */
   async #stopAt(verdict: Verdict, completed: Response): Promise<Finding | null> {
     switch (verdict) {
       case 'key rejected':
@@ -240,7 +238,6 @@ class UpstreamCheck {
     return this.#wrong('reachable', says, fix)
   }
 
-  /** Returns a base URL on the same server that has a list of models; null if none is found. */
   async #betterBase(): Promise<string | null> {
     const { settings, access, timeoutMs } = this.#upstream
     const { origin, pathname } = new URL(settings.base_url)
@@ -274,7 +271,7 @@ class UpstreamCheck {
     return completed.kind === 'failed' ? 'failing' : verdictOf(completed)
   }
 
-  /** Requests the single model if the list does not contain it, because lists may have pages or omit models. */
+  /** Lists may have pages or omit models, so a model that is not listed is also requested alone. */
   async #hasModel(list: ModelList, model: string): Promise<boolean> {
     if (lists(list, model)) return true
     const { settings, access, timeoutMs } = this.#upstream
@@ -333,7 +330,6 @@ function someOf(ids: readonly string[]): string {
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
 }
 
-/** Returns the upstreams that models use, with the names of the settings that an operator would change. */
 export function usedUpstreams(
   { settings, access }: Configuration,
   env: Environment,

@@ -1,4 +1,4 @@
-/** `parley listen`: receives callbacks on a developer's machine, verifies and prints them. */
+/** `parley listen` receives callbacks on a developer's machine, verifies and prints them. */
 import { existsSync } from 'node:fs'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -7,16 +7,16 @@ import { singleFlight } from '../../lookup-cache.ts'
 import { secretsInForce } from '../../net/signing-secrets.ts'
 import { isPostgres, lookUpSecrets, sqlitePath } from '../../store/open.ts'
 import { databaseName } from '../database.ts'
-import type { DefaultOptions } from '../operator/shared-options.ts'
-import { CommandError, printError, printLine } from '../output.ts'
+import { CommandError, printError, printLine } from '../input-output.ts'
+import type { DefaultOptions } from '../options.ts'
 import { onShutdownSignal } from '../shutdown-signals.ts'
 import { createReceiver, type Delivery, deliveryJson, deliveryText, shown, timeOf } from './receive.ts'
 import { type FoundSecrets, isSecret, type SecretSource, Verifier } from './verify.ts'
 
-/** Only programs on this machine can connect, because callbacks contain data of callers. */
+/** Callbacks contain data of callers, so only programs on this machine may connect. */
 const HOST = '127.0.0.1'
 const SECRET_VARIABLE = 'PARLEY_CALLBACK_SECRET'
-/** The status of failures with --fail-first, unless --status is given. */
+/** With --fail-first, failures have this status unless --status is given. */
 const DEFAULT_FAILURE_STATUS = 500
 
 export interface ListenOptions extends DefaultOptions {
@@ -28,7 +28,6 @@ export interface ListenOptions extends DefaultOptions {
   readonly failFirst?: number
 }
 
-/** Resolves after a shutdown signal. */
 export async function listen(options: ListenOptions): Promise<void> {
   const { status, failFirst, retryAfter, json } = options
   const verifier = await Verifier.of(secretSource(options))
@@ -67,10 +66,7 @@ function givenSecret(secret: string, origin: string): SecretSource {
   return { look: async () => found }
 }
 
-/**
- * Reads the secrets of the account from the database. This changes nothing: it neither creates a database nor updates its
- * schema.
- */
+/** Reads the account's secrets without creating a database or updating its schema. */
 function accountSecrets(databaseUrl: string, account: string): SecretSource {
   const database = databaseName(databaseUrl)
   const none = (why: string): FoundSecrets => ({

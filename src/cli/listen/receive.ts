@@ -1,6 +1,6 @@
 /**
- * The HTTP server of `parley listen`: reads callbacks, rejects other requests, responds as the options require, and formats
- * callbacks for printing.
+ * Runs the HTTP server of `parley listen`, which reads callbacks, rejects other requests, and responds as the options require.
+ * Also formats callbacks for printing.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -14,16 +14,13 @@ import type { Verdict, Verifier } from './verify.ts'
 const MAX_BODY_BYTES = 64 * 1024 * 1024
 /** No callback is nested so deeply. Printing deeper JSON would overflow the stack. */
 const MAX_DEPTH = 1000
-/** How many webhook-ids are remembered to detect duplicates. */
 const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
 
 interface SimulatedFailures {
-  /** The status of the simulated failures. */
   readonly status: number
-  /** How many callbacks fail at the beginning; Infinity for all. */
+  /** This many callbacks fail at the beginning. Infinity means all. */
   readonly first: number
-  /** The Retry-After header of failures, in seconds. */
   readonly retryAfterS: number | null
 }
 
@@ -31,7 +28,6 @@ export interface ReceiverOptions {
   readonly verifier: Verifier
   readonly failures: SimulatedFailures
   readonly onDelivery: (delivery: Delivery) => void
-  /** Called for a request that is not a valid callback. */
   readonly onRejection: (rejection: Rejection & { readonly method: string; readonly path: string }) => void
 }
 
@@ -86,13 +82,13 @@ function headProblem({ method, headers }: IncomingMessage): Rejection | null {
   return null
 }
 
-/** Returns the raw bytes of the body, from which the signature is computed. The body must be a JSON object. */
+/** Returns the raw bytes of the body, because the signature covers them. The body must be a JSON object. */
 async function readJson(request: IncomingMessage): Promise<Buffer | Rejection> {
   const tooLong = { status: 413, why: `the body is longer than ${MAX_BODY_BYTES} bytes` }
   if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return tooLong
   const chunks: Buffer[] = []
   let bytes = 0
-  // If the loop ends early, the request must not be destroyed, because the response is sent on the same connection.
+  // The response uses the connection of the request, so leaving the loop early must not destroy the request.
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     chunks.push(chunk as Buffer)
     bytes += (chunk as Buffer).length
@@ -115,19 +111,17 @@ function bodyProblem(body: Buffer): string | null {
   }
 }
 
-/** Sends the error and closes the connection, because part of the body may be unread. */
+/** Closes the connection, because part of the body may be unread. */
 function reject(response: ServerResponse, { status, why }: Rejection): void {
   if (status === 405) response.setHeader('allow', 'POST')
   response.writeHead(status, { 'content-type': 'text/plain', connection: 'close' }).end(`${why}\n`)
 }
 
-/**
- * Counts how often each webhook-id was received. When there are too many, the one that was last seen longest ago is forgotten.
- */
+/** Counts how often each webhook-id was received. At the limit, the ID that was last seen longest ago is forgotten. */
 class SeenIds {
   readonly #counts = new Map<string, number>()
 
-  /** Counts a delivery. Returns how many came before with the same webhook-id. */
+  /** Returns how many earlier deliveries had the same webhook-id. */
   count(id: string): number {
     const before = this.#counts.get(id) ?? 0
     this.#counts.delete(id)
@@ -140,21 +134,17 @@ class SeenIds {
 
 export interface Delivery {
   readonly receivedAtMs: number
-  /** The path and query of the request. */
   readonly path: string
   readonly webhookId: string | null
   readonly verdict: Verdict
   readonly body: Buffer
-  /** How many earlier deliveries had the same webhook-id. */
   readonly earlier: number
-  /** The status with which `parley listen` responded. */
   readonly responseStatus: number
 }
 
-/** Maximum characters of a value in the text format. */
 const MAX_CHARACTERS = 200
 
-/** Returns a delivery as JSON. The body is inserted as text, so that its numbers keep every digit. */
+/** The body is inserted as text, because parsing it would lose digits of large numbers. */
 export function deliveryJson(delivery: Delivery): string {
   const { receivedAtMs, path, webhookId, verdict, body, earlier, responseStatus } = delivery
   const fields = {
@@ -200,14 +190,13 @@ export function deliveryText(delivery: Delivery): string {
 
 const NEITHER = 'not a Parley callback: job_id or status is missing'
 
-/** Describes an event; null if the callback is not an event. */
 function eventText({ object, type, data }: Readonly<Record<string, unknown>>): string | null {
   const id = typeof data === 'object' && data !== null && 'id' in data ? data.id : null
   if (object !== 'event' || typeof type !== 'string' || typeof id !== 'string') return null
   return `${shown(type)}: ${shown(id)}`
 }
 
-/** Formats the time of day, in the local time zone. */
+/** The time is in the local time zone. */
 export function timeOf(atMs: number): string {
   const at = new Date(atMs)
   return [at.getHours(), at.getMinutes(), at.getSeconds()]
@@ -224,7 +213,7 @@ function shownJson(value: unknown): string {
   return shown(JSON.stringify(value) ?? 'null')
 }
 
-/** Truncates long text. Escapes characters that would move a terminal's cursor or change the writing direction. */
+/** Truncates long text, and escapes characters that would move a terminal's cursor or change the writing direction. */
 export function shown(text: string): string {
   const characters = text.length > MAX_CHARACTERS ? [...text.slice(0, 2 * MAX_CHARACTERS)] : null
   const start = characters === null ? text : characters.slice(0, MAX_CHARACTERS).join('')

@@ -1,19 +1,15 @@
-/** Verifies the signatures of callbacks with the package `standardwebhooks`, and explains why one is wrong. */
+/** Verifies the signatures of callbacks with the package `standardwebhooks`, and explains why a signature is wrong. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 
-/**
- * How many seconds the timestamp may differ from the clock, as in Standard Webhooks. So a recorded callback can only be
- * replayed for this long.
- */
+/** As in Standard Webhooks, a recorded callback can be replayed only for this long. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
 
-/** If `secrets` is empty, no callback can be verified, and `says` explains why. */
+/** `says` names the origin of the secrets. If `secrets` is empty, no callback can be verified, and `says` explains why. */
 export interface FoundSecrets {
   readonly secrets: readonly string[]
-  /** Where the secret comes from. */
   readonly says: string
 }
 
@@ -22,7 +18,7 @@ export interface SecretSource {
   look(): Promise<FoundSecrets>
 }
 
-/** `unchecked` means that there was no secret. `why` is a message for the user. */
+/** `unchecked` means that no secret was found. `why` is a message for the user. */
 export type Verdict =
   | { readonly kind: 'verified' }
   | { readonly kind: 'unverified'; readonly why: string }
@@ -49,7 +45,7 @@ export class Verifier {
   async verdict(headers: IncomingHttpHeaders, body: string): Promise<Verdict> {
     const problem = headerProblem(headers, Math.floor(Date.now() / 1000))
     if (problem !== null) return { kind: 'unverified', why: problem }
-    // If no secret matches, the secret may have been rotated since it was read, so it is read again.
+    // The secret may have been rotated since it was read, so a mismatch reads it again.
     const matches = this.#matches(headers, body) || (await this.#matchesAfterReload(headers, body))
     if (matches) {
       this.#hasVerified = true
@@ -68,10 +64,7 @@ export class Verifier {
     return this.#found.secrets.some((secret) => verifies(secret, headers, body))
   }
 
-  /**
-   * Returns the likely reason. A changed body and a wrong secret cannot be distinguished; a changed body is more likely if the
-   * secret has already verified other callbacks.
-   */
+  /** A wrong secret looks like a changed body, but not if the secret has verified other callbacks. */
   #mismatch(): string {
     const { says } = this.#found
     return this.#hasVerified
@@ -80,7 +73,6 @@ export class Verifier {
   }
 }
 
-/** Whether `standardwebhooks` accepts the text as a secret. */
 export function isSecret(text: string): boolean {
   if (!/^whsec_./.test(text)) return false
   try {

@@ -2,7 +2,7 @@
 import { parseExactly } from './format.ts'
 import { adminToken, operatorName, signOut } from './session.ts'
 
-/** A response with an error, or no response (`status` 0). The message is for the operator. */
+/** The server responded with an error, or not at all (`status` 0). The message is for the operator. */
 export class ApiError extends Error {
   readonly status: number
   readonly details: string | null
@@ -13,14 +13,13 @@ export class ApiError extends Error {
     this.details = details
   }
 
-  /** The message and the details. */
   get words(): string {
     return this.details === null ? this.message : `${this.message} ${this.details}`
   }
 }
 
 export interface RequestOptions {
-  /** If absent, POST with a body, and GET without one. */
+  /** Without a method, a request with a body is a POST, and a request without a body is a GET. */
   readonly method?: 'POST' | 'DELETE'
   readonly body?: unknown
   readonly signal?: AbortSignal
@@ -45,17 +44,16 @@ export async function admin<T>(path: string, options: RequestOptions = {}): Prom
   }
 }
 
-/** Returns the content of a route below `/admin/api` that sends a file. */
 export async function download(path: string): Promise<Blob> {
   const response = await send(`/admin/api${path}`, { headers: credentials() })
   if (!response.ok) throw await errorOf(response)
   return response.blob()
 }
 
-/** The only characters that the browser can send in a header. */
+/** Browsers reject headers with other characters. */
 const VISIBLE_ASCII = /^[\x21-\x7e]+$/
 
-/** Returns whether the server accepts the token. Rejects if the server does not respond. */
+/** Rejects if the server does not respond. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
   if (!VISIBLE_ASCII.test(token)) return false
   try {
@@ -67,14 +65,13 @@ export async function isTokenAccepted(token: string): Promise<boolean> {
   }
 }
 
-/** Opens the stream of metric samples. The caller must read or cancel it. */
+/** Opens the stream of metric samples. The caller must read or cancel the stream. */
 export async function openEvents(signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
   const response = await send('/admin/api/events', { headers: credentials(), signal })
   if (!response.ok || !response.body) throw await errorOf(response)
   return response.body
 }
 
-/** Calls the API for callers with an API key. */
 export async function callWithKey<T>(
   path: string,
   key: string,
@@ -121,7 +118,6 @@ async function errorOf(response: Response): Promise<ApiError> {
   }
 }
 
-/** The headers with the admin token, and with the operator's name for the audit log. */
 function credentials(): Record<string, string> {
   const token = adminToken()
   const name = operatorName()
@@ -131,7 +127,7 @@ function credentials(): Record<string, string> {
   }
 }
 
-/** Encodes text as UTF-8 for a header, in which each character stands for a byte. So names can be in any script. */
+/** Encodes text as UTF-8 for a header, in which each character stands for a byte. Names can therefore be in any script. */
 function bytesOf(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text))
 }

@@ -1,6 +1,6 @@
 /**
- * The types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. All imports from
- * the server are type-only, so they are removed before a browser loads this module.
+ * Defines the types of the admin API's responses: the `data` of each route below `/admin/api`. Times are Unix seconds. Imports
+ * from the server are type-only, so a browser never loads code of the server through this module.
  */
 
 import type { CallbackSummary } from '../../admin/job-view.ts'
@@ -28,13 +28,12 @@ export interface JobError extends Omit<StoredError, 'raw_text'> {
   readonly raw_text?: string
 }
 
-/** The receipt of a job: what was sent to models, and what they returned. */
 export interface Receipt {
   readonly form: 'text' | 'json' | 'schema'
   readonly strict?: boolean
   readonly ignored?: readonly string[]
   readonly calls: readonly ReceiptCall[]
-  /** Present if a node crashed while it ran the job, so that calls may be missing. */
+  /** A node crashed while it ran the job, so calls may be missing. */
   readonly calls_lost?: true
   readonly repair?: { readonly raw_text: string; readonly errors: readonly string[] }
 }
@@ -44,16 +43,16 @@ export interface ReceiptCall {
   readonly kind: 'answer' | 'refused' | 'trouble'
   readonly status: number | null
   readonly ms: number
-  /** `roles` and `json_mode` are absent in receipts of earlier versions. */
+  /** Receipts of earlier versions have neither `roles` nor `json_mode`. */
   readonly roles?: 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
   /** `json_mode` is also absent if the job requested text. */
   readonly json_mode?: JsonMode
   readonly instruction?: string
-  /** Present if the answer was truncated at a length limit. */
+  /** The answer was truncated at a length limit. */
   readonly finish_reason?: 'length'
-  /** What changed since the previous call, whose format the server had rejected. */
+  /** The server rejected the format of the previous call. The value is what has changed since. */
   readonly other_format?: 'roles' | 'json_mode' | 'both'
-  /** Present if the connection broke during the call. */
+  /** The connection broke during the call. */
   readonly broke?: { readonly in_progress: number; readonly counts: boolean; readonly schema?: string }
 }
 

@@ -1,5 +1,13 @@
 /** Formats numbers, durations, times and JSON for the dashboard. */
 
+// With a POSIX locale, a browser may report a language that `Intl` rejects, such as `en-US@posix`. uPlot would then fail to
+// load.
+try {
+  new Intl.NumberFormat(navigator.language)
+} catch {
+  Object.defineProperty(navigator, 'language', { value: 'en', configurable: true })
+}
+
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const short = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 })
 const full = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
@@ -14,10 +22,9 @@ const dayAndMonth = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 's
 
 const money = new Intl.NumberFormat('en-GB', { minimumFractionDigits: 2, maximumFractionDigits: 6 })
 
-/** Formats an amount in millionths of the currency. */
+/** The amount is in millionths of the currency. */
 export const amount = (micros: number): string => money.format(micros / 1_000_000)
 
-/** Shown instead of a missing value. */
 export const NONE = '–'
 
 export function count(value: number | null): string {
@@ -25,7 +32,6 @@ export function count(value: number | null): string {
   return Math.abs(value) < 100_000 ? whole.format(value) : short.format(value)
 }
 
-/** Formats a number with all its digits. */
 export const exact = (value: number): string => whole.format(value)
 
 /**
@@ -35,7 +41,6 @@ export const exact = (value: number): string => whole.format(value)
 export const counted = (value: number, noun: string): string =>
   `${exact(value)} ${noun}${value === 1 ? '' : 's'}`
 
-/** Formats a size, such as `1.2 MB`. */
 export function bytes(value: number): string {
   const units = ['B', 'kB', 'MB', 'GB']
   let at = 0
@@ -82,7 +87,7 @@ export const timeOfDay = (seconds: number): string => clock.format(seconds * 100
 export const timeOfDayMs = (seconds: number): string => clockMs.format(seconds * 1000)
 export const day = (seconds: number): string => dayAndMonth.format(seconds * 1000)
 
-/** The parts of a job ID that differ between jobs that were created at nearly the same time. */
+/** Keeps the parts that differ between jobs that were created at nearly the same time. */
 export const shortId = (id: string): string => `${id.slice(0, 8)}…${id.slice(-6)}`
 
 /** Indents JSON text. Returns any other text unchanged. */
@@ -94,7 +99,7 @@ export function pretty(text: string): string {
   }
 }
 
-/** Parses JSON. If the browser supports it, `JSON.stringify` then writes numbers with their original digits. */
+/** If the browser supports raw JSON, `JSON.stringify` writes the parsed numbers with their original digits. */
 export function parseExactly(text: string): unknown {
   return JSON.parse(text, keepDigits)
 }
@@ -109,7 +114,7 @@ function keepDigits(_key: string, value: unknown, context?: { readonly source?: 
   return String(value) === context.source ? value : rawJSON(context.source)
 }
 
-/** Formats `response_content`: text unchanged, anything else as indented JSON. */
+/** Returns text unchanged, and anything else as indented JSON. */
 export function contentText(content: unknown): string {
   return typeof content === 'string' ? content : JSON.stringify(content, null, 2)
 }

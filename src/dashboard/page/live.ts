@@ -1,6 +1,6 @@
 /**
- * Current figures from the server: the overview, and a metric sample every two seconds from the event stream. If the stream
- * breaks, it is opened again, after pauses that grow exponentially. While the tab is hidden, there is no stream.
+ * Provides current figures from the server: the overview, and a metric sample every two seconds from the event stream. If the
+ * stream breaks, it is opened again after a pause that grows with each failure. While the tab is hidden, there is no stream.
  */
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, admin, openEvents } from './api.ts'
@@ -12,20 +12,17 @@ export type Connection = 'connecting' | 'live' | 'reconnecting'
 export interface Live {
   readonly connection: Connection
   readonly overview: Overview | null
-  /** The metric samples of the last 15 minutes, oldest first. */
+  /** Contains the metric samples of the last 15 minutes, oldest first. */
   readonly points: readonly MetricSample[]
-  /** By how many seconds the server's clock is ahead of the browser's. */
+  /** The server's clock is ahead of the browser's by this many seconds. */
   readonly clockOffsetSeconds: number
 }
 
 const KEPT_SECONDS = 15 * 60
 const LONGEST_PAUSE_MS = 15_000
-/**
- * If nothing arrives for this many milliseconds, the connection counts as broken: the stream sends something at least every two
- * seconds.
- */
+/** The server sends something at least every two seconds. After this silence, the connection counts as broken. */
 const SILENCE_MS = 12_000
-/** How often the overview is read again, for the figures that only it contains, in milliseconds. */
+/** Some figures are only in the overview, so it is read again at this interval. */
 const OVERVIEW_EVERY_MS = 10_000
 
 const NOTHING: Live = { connection: 'connecting', overview: null, points: [], clockOffsetSeconds: 0 }
@@ -44,10 +41,10 @@ export function useLive(): Live {
   return state
 }
 
-/** Returns the current time of the server in Unix seconds, even if the browser's clock is wrong. */
+/** Returns the server's time in Unix seconds, even if the browser's clock is wrong. */
 export const serverNow = (): number => Date.now() / 1000 + live.clockOffsetSeconds
 
-/** Starts the updates. Returns a function that stops them. */
+/** Starts the updates, and returns a function that stops them. */
 export function beginLive(): () => void {
   const onVisibility = () => {
     if (document.hidden) stop()
@@ -111,7 +108,8 @@ async function readEvents(signal: AbortSignal, onLife: () => void): Promise<void
   let silence = setTimeout(() => own.abort(), SILENCE_MS)
   let isReading = false
   const refresh = setInterval(async () => {
-    // With all samples, the overview has a quarter of a megabyte, so a slow connection may need more than one interval for it.
+    // With all samples, the overview has a quarter of a megabyte. On a slow connection, reading it may take longer than the
+    // interval.
     if (isReading) return
     isReading = true
     await readOverview(either).catch(() => {})
@@ -153,9 +151,9 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** An event of the stream, which is parsed here because the browser's EventSource cannot send a token. */
+/** The stream is parsed here, because the browser's EventSource cannot send a token. */
 interface ServerEvent {
-  /** The name of the event; empty for a comment, which only keeps the connection alive. */
+  /** The name is empty for a comment, which only keeps the connection alive. */
   readonly name: string
   readonly data: string
 }

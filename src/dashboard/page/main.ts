@@ -4,18 +4,16 @@
  */
 import { html, render } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { AccountPage } from './accounts/account-page.ts'
-import { AccountsPage } from './accounts/accounts-page.ts'
+import { AccountPage, AccountsPage } from './accounts/accounts-page.ts'
 import { AuditPage } from './audit/audit-page.ts'
-import { BatchPage } from './batches/batch-page.ts'
-import { BatchesPage } from './batches/batches-page.ts'
+import { BatchesPage, BatchPage } from './batches/batches-page.ts'
 import { CallbackPage, CallbacksPage } from './callbacks/callbacks-page.ts'
 import { JobPage } from './jobs/job-page.ts'
 import { JobsPage } from './jobs/jobs-page.ts'
 import { beginLive, type Connection, useLive } from './live.ts'
 import { OverviewPage } from './overview/overview-page.ts'
 import { Announcements, announce } from './parts/announce.ts'
-import { Icon, type IconName, Logo } from './parts/icon.ts'
+import { Icon, type IconName, Logo } from './parts/labels.ts'
 import { PageTitle } from './parts/sections.ts'
 import { PlaygroundPage } from './playground/playground-page.ts'
 import { Empty } from './resource.ts'
@@ -94,7 +92,6 @@ function Page({ place: { parts } }: { readonly place: Place }) {
     <${Empty} title="Page not found"><p><a href=${HOME}>Overview</a></p><//>`
 }
 
-/** The button that switches between light and dark colours. */
 function ThemeSwitch() {
   const [dark, setDark] = useState(isDark())
   useEffect(() => onThemeChange(() => setDark(isDark())), [])
@@ -104,7 +101,6 @@ function ThemeSwitch() {
   </button>`
 }
 
-/** What the page shows for each state of the connection. */
 const WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
   live: 'Live',

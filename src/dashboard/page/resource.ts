@@ -6,23 +6,19 @@ import { ApiError, admin } from './api.ts'
 import { useLive } from './live.ts'
 
 export interface Resource<T> {
-  /** The latest data. It remains while data is loaded again. */
+  /** The latest data remains while data is loaded again. */
   readonly data: T | null
   readonly error: ApiError | null
   readonly loading: boolean
   readonly reload: () => void
 }
 
-/**
- * Loads the data of a route.
- * @param path the path below `/admin/api`; null to load nothing. If it changes, the data of the old path is dropped.
- */
+/** @param path the path below `/admin/api`; null to load nothing. If the path changes, the data of the old path is dropped. */
 export function useResource<T>(path: string | null): Resource<T> {
   return useLoaded<T>(path, (signal) => admin<T>(path ?? '', { signal }))
 }
 
 /**
- * Loads data with any function.
  * @param of identifies the data; null to load nothing. If it changes, the old data is dropped.
  * @param extent if only this changes, `load` runs again and the old data remains meanwhile
  */
@@ -93,18 +89,17 @@ export function useReloadWhile(reload: () => void, active: boolean): void {
   }, [points, active, reload])
 }
 
-/** Converts anything that was thrown to an `ApiError`. */
 export function apiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, String(error))
 }
 
 interface StateOfProps {
   readonly of: Pick<Resource<unknown>, 'data' | 'error' | 'loading' | 'reload'>
-  /** What is loaded, for the text, such as `the jobs`. */
+  /** The text names the data with these words, such as `the jobs`. */
   readonly what: string
 }
 
-/** Shows that a resource is being loaded or could not be loaded. Renders nothing if it is loaded. */
+/** Renders nothing if the resource is loaded. */
 export function StateOf({ of: { data, error, reload }, what }: StateOfProps) {
   if (error) {
     return html`<div class="fault" role="alert">

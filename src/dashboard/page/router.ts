@@ -1,10 +1,10 @@
-/** The URLs of the pages below `/dashboard`, and navigation in the browser without loading a new document. */
+/** Defines the URLs of the pages below `/dashboard`, and navigates without loading a new document. */
 import { useEffect, useState } from 'preact/hooks'
 
 export const HOME = '/dashboard'
 
 export interface Place {
-  /** The path segments below `/dashboard`, such as `['jobs', ID]`; empty for the overview. */
+  /** `parts` contains the path segments below `/dashboard`, such as `['jobs', ID]`. The overview has none. */
   readonly parts: readonly string[]
   readonly query: URLSearchParams
 }
@@ -12,7 +12,7 @@ export interface Place {
 const listeners = new Set<() => void>()
 let hasMoved = false
 
-/** Whether a link inside the dashboard led to the current page. If so, the heading of the page gets the focus. */
+/** Returns true if a link inside the dashboard led to the current page. The heading of the page then gets the focus. */
 export const hasNavigated = (): boolean => hasMoved
 
 export function address(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {
@@ -38,7 +38,7 @@ export function usePlace(): Place {
   return place
 }
 
-/** Handles clicks on links inside the dashboard, without loading a new document. */
+/** Clicks on links inside the dashboard do not load a new document. */
 export function followLinks(): void {
   addEventListener('popstate', moved)
   document.addEventListener('click', (event) => {

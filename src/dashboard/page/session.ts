@@ -1,4 +1,4 @@
-/** The session: the admin token, the operator's name, and the playground's API key. They are stored until the tab is closed. */
+/** The session stores the admin token, the operator's name, and the playground's API key until the tab is closed. */
 import { CONTROLS, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 
 const TOKEN = 'parley.admin-token'
@@ -9,11 +9,11 @@ let signOutReason: string | null = null
 const listeners = new Set<() => void>()
 
 export const adminToken = (): string | null => sessionStorage.getItem(TOKEN)
-/** Returns the operator's name for the audit log; null if none was entered. */
+/** The audit log records this name. Null means that the operator entered none. */
 export const operatorName = (): string | null => sessionStorage.getItem(OPERATOR)
 export const playgroundKey = (): string | null => sessionStorage.getItem(KEY)
 
-/** Returns why the operator was signed out; null if that has not happened. */
+/** Returns why the operator was signed out, or null if that has not happened. */
 export const signInNotice = (): string | null => signOutReason
 
 /** @param name the operator's name; empty for none */
@@ -30,7 +30,7 @@ export function setOperatorName(name: string): void {
   notify()
 }
 
-/** Returns what is wrong with a name; null if it is valid. */
+/** Returns what is wrong with a name, or null if the name is valid. */
 export function operatorNameProblem(name: string): string | null {
   if ([...name].length > MAX_CHARACTERS) return `The name can have at most ${MAX_CHARACTERS} characters.`
   return CONTROLS.test(name) ? 'The name cannot contain control characters.' : null
@@ -39,7 +39,7 @@ export function operatorNameProblem(name: string): string | null {
 /** @param reason shown on the sign-in page */
 export function signOut(reason: string | null = null): void {
   signOutReason = reason
-  // Clearing everything also removes the playground's draft, because a different person may sign in next.
+  // A different person may sign in next, so the playground's draft must also be removed.
   sessionStorage.clear()
   notify()
 }

@@ -1,7 +1,7 @@
-/** The page of the effective settings. They can only be changed in the configuration file and the environment. */
+/** Renders the page of the effective settings, which is read-only. */
 import { html } from 'htm/preact'
 import type { EffectiveSettings } from './contract.ts'
-import { CopyButton } from './parts/copy-button.ts'
+import { CopyButton } from './parts/copy-and-save.ts'
 import { Facts, PageTitle, Panel } from './parts/sections.ts'
 import { StateOf, useResource } from './resource.ts'
 
@@ -43,12 +43,12 @@ function Values({ entries }: { readonly entries: Entries }) {
   </table>`
 }
 
-/** Allows line breaks after dots and underscores, so that words are not broken on narrow screens. */
+/** Lines may break after dots and underscores, so that words are not broken on narrow screens. */
 function breakable(path: string) {
   return path.split(/(?<=[._])/).map((part) => html`<wbr />${part}`)
 }
 
-/** Flattens nested settings. Their names are joined with dots, as in the documentation. */
+/** The names of nested settings are joined with dots, as in the documentation. */
 function flat(value: object, path = ''): Entries {
   return Object.entries(value).flatMap(([name, inner]) => {
     const here = path === '' ? name : `${path}.${name}`
@@ -67,7 +67,7 @@ function lineOf(value: unknown): string {
   return parts.join(', ')
 }
 
-/** Formats a list: plain values on one line, objects on one line each. */
+/** Plain values of a list share a line. Each object gets its own line. */
 function textOf(value: unknown): string {
   if (typeof value === 'string') return value
   if (!Array.isArray(value)) return JSON.stringify(value)

@@ -8,7 +8,7 @@ import { isTokenAccepted } from './api.ts'
 import { announce } from './parts/announce.ts'
 import { Dialog } from './parts/dialog.ts'
 import { TextField } from './parts/field.ts'
-import { Icon, Logo } from './parts/icon.ts'
+import { Icon, Logo } from './parts/labels.ts'
 import { apiError } from './resource.ts'
 import {
   onSessionChange,
@@ -62,7 +62,6 @@ export function SignIn() {
   </main>`
 }
 
-/** Shows the operator's name for the audit log, and opens a dialog to change it. */
 export function Operator() {
   const [name, setName] = useState(operatorName())
   const [asking, setAsking] = useState(false)

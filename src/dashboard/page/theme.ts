@@ -1,4 +1,4 @@
-/** The colour scheme: that of the system, until the user chooses one. */
+/** Applies the colour scheme of the system, until the user chooses one. */
 export type Theme = 'system' | 'light' | 'dark'
 
 const STORED = 'parley.theme'
@@ -23,7 +23,7 @@ export function beginTheme(): void {
   apply()
 }
 
-/** Calls `listener` when the colours change. Charts must then be drawn again, because they are on a canvas. */
+/** Calls `listener` when the colours change. Charts are on a canvas, so they must then be drawn again. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener)
   return () => void listeners.delete(listener)

@@ -1,11 +1,11 @@
-/** The admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
+/** Offers the admin actions on an account: its tier, suspension, jobs, signing secret and deletion. */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
 import type { Account, AccountDeleted } from '../contract.ts'
 import { count, counted } from '../format.ts'
 import { announce } from '../parts/announce.ts'
-import { CopyButton } from '../parts/copy-button.ts'
+import { CopyButton } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, Dialog, useAction } from '../parts/dialog.ts'
 import { Scrub, TextField, TierField } from '../parts/field.ts'
 import { Panel } from '../parts/sections.ts'
@@ -94,7 +94,6 @@ interface SecretButtonProps {
   readonly onChange: () => void
 }
 
-/** A button that shows the secret with which callbacks of an account are signed, and can rotate it. */
 export function SecretButton({ account, onChange }: SecretButtonProps) {
   const [isShown, setIsShown] = useState(false)
   return html`<button type="button" class="button" aria-label=${`Signing secret of ${account}`} onClick=${() => setIsShown(true)}>Secret…</button>
@@ -153,14 +152,11 @@ function SecretDialog({ account, onChange, onClose }: SecretDialogProps) {
 
 interface DeleteAccountProps {
   readonly name: string
-  /** Called if the deletion failed. Parts of the account may have been deleted. */
+  /** Called after a failed deletion, which may have deleted parts of the account. */
   readonly onFailed: () => void
 }
 
-/**
- * A button that deletes the account. Its dialog shows that the deletion is in progress, and can be closed, because a deletion
- * takes several seconds.
- */
+/** A deletion takes several seconds, so the dialog shows that it is in progress, and the operator can close the dialog. */
 export function DeleteAccount({ name, onFailed }: DeleteAccountProps) {
   const [asking, setAsking] = useState(false)
   const [isDeleting, setIsDeleting] = useState(false)
@@ -245,7 +241,7 @@ function resultText(name: string, { jobs, cancelled, usage_as }: AccountDeleted)
   return `${name} was deleted with ${count(jobs)} ${jobs === 1 ? 'job' : 'jobs'}${before}.${kept}`
 }
 
-/** Statuses after which the server may still be deleting: no response, or the response of a proxy that did not wait. */
+/** After these statuses, the server may still be deleting: there was no response, or a proxy did not wait for it. */
 const LOST: readonly number[] = [0, 502, 504]
 
 function errorText({ status, words }: ApiError): string {

@@ -1,6 +1,6 @@
 /**
- * Shows and edits the monthly caps and the quotas of an account, with their current use. Each is that of the tier, a number of
- * the account's own, or none.
+ * Shows and edits the monthly caps and the quotas of an account, with their current use. A cap is the tier's, a number of the
+ * account's own, or none.
  */
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -16,7 +16,6 @@ import { monthAt, sumOf } from '../usage/read-usage.ts'
 
 type Kind = 'tier' | 'none' | 'number'
 
-/** A cap while it is being edited. */
 interface Draft {
   readonly kind: Kind
   readonly number: string
@@ -41,7 +40,7 @@ const NAMES = Object.keys(LABELS) as CapName[]
 export function CapsPanel({ account, onChange }: CapsPanelProps) {
   const { name, tier } = account
   const settings = useResource<EffectiveSettings>('/settings')
-  // Only edited caps are sent, because another operator may have changed the others meanwhile.
+  // Another operator may change other caps meanwhile, so only edited caps are sent.
   const [edited, setEdited] = useState<Partial<Record<CapName, Draft>>>({})
   const draftFor = (cap: CapName) => edited[cap] ?? draftOf(account[cap] ?? 'tier')
   // Without a currency, there are no costs to limit.
@@ -59,7 +58,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
       onChange()
     },
   )
-  // The fields keep the saved values until the account has been loaded again.
+  // If the fields were reset at once, they would show the old values until the account has been loaded again.
   useEffect(() => {
     if (isSaved.current) setEdited({})
     isSaved.current = false
@@ -85,7 +84,7 @@ export function CapsPanel({ account, onChange }: CapsPanelProps) {
 
 interface CapFieldProps {
   readonly label: string
-  /** The tier's cap as text; null if it is not known. */
+  /** `ofTier` is the tier's cap as text. Null means that the cap is not known. */
   readonly ofTier: string | null
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
@@ -123,7 +122,7 @@ function CurrentUsage({ account }: { readonly account: Account }) {
   } Now: ${counted(open_jobs, 'open job')} and ${counted(stored_bytes, 'stored byte')}.</p>`
 }
 
-/** Returns the tier's cap as text, from the settings of the node that served the page; null if they are not loaded. */
+/** The settings are those of the node that served the page. Returns null until they are loaded. */
 function tierCap(data: EffectiveSettings | null, tier: string, cap: CapName): string | null {
   const tiers = data?.settings.tiers as
     | Readonly<Record<string, Partial<Record<CapName, number | null>>>>

@@ -1,6 +1,6 @@
 /**
- * The keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that creates a
- * key. A key itself is not stored, so a new one can be shown only once.
+ * Shows the keys of one account or of all accounts, newest first, including revoked and expired ones, and the dialog that
+ * creates a key. The server stores only a hash of a key, so a new key can be shown only once.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
@@ -9,27 +9,23 @@ import { type ApiError, admin } from '../api.ts'
 import type { Account, Key, KeyList, NewKey, RotatedKey } from '../contract.ts'
 import { day } from '../format.ts'
 import { serverNow } from '../live.ts'
-import { CopyButton } from '../parts/copy-button.ts'
+import { CopyButton } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, Dialog } from '../parts/dialog.ts'
 import { Select, TextField, TierField } from '../parts/field.ts'
 import { Badge, Time } from '../parts/labels.ts'
-import { PagesOf } from '../parts/list.ts'
+import { ACTIONS, type Columns, PagesOf, Table } from '../parts/list.ts'
 import { Panel } from '../parts/sections.ts'
-import { ACTIONS, type Columns, Table } from '../parts/table.ts'
 import { apiError, Empty, type Resource, StateOf, useResource } from '../resource.ts'
 
 const PAGE_SIZE = '100'
 
 export interface Keys extends Resource<KeyList> {
   readonly isFirst: boolean
-  /** Shows the keys that are older than this one; for an empty text, the first page. */
+  /** Shows the keys that are older than this key ID. An empty text shows the first page. */
   readonly onPage: (before: string) => void
 }
 
-/**
- * Loads the keys.
- * @param account empty for all accounts
- */
+/** @param account empty for all accounts */
 export function useKeys(account: string): Keys {
   const [page, setPage] = useState({ account, before: '' })
   const before = page.account === account ? page.before : ''
@@ -125,7 +121,6 @@ function stateOf(key: Key) {
 
 interface NewKeyDialogProps {
   readonly accounts: readonly Account[]
-  /** The initial value of the field for the account. */
   readonly account: string
   readonly onCreated: () => void
   readonly onClose: () => void
@@ -139,7 +134,7 @@ const LIFETIMES = [
   ['365', 'in a year'],
 ] as const
 
-/** A dialog that creates a key. It stays open until the operator confirms, because the key is shown only once. */
+/** The dialog stays open until the operator confirms, because the key is shown only once. */
 export function NewKeyDialog({ accounts, account, onCreated, onClose }: NewKeyDialogProps) {
   const [created, setCreated] = useState<NewKey | null>(null)
   if (created) return html`<${ShownOnce} newKey=${created} onClose=${onClose} />`
@@ -162,7 +157,7 @@ function Form({ accounts, account, onKey, onClose }: FormProps) {
   const [days, setDays] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
   const [busy, setBusy] = useState(false)
-  // An existing account already has a tier, so the tier is chosen only for a new account.
+  // An existing account already has a tier, so the tier can be chosen only for a new account.
   const existing = accounts.find((one) => one.name === name.trim())
   const onSubmit = async (event: Event) => {
     event.preventDefault()

@@ -1,11 +1,10 @@
-/** The page of the audit log, newest entries first. */
+/** Renders the page of the audit log, newest entries first. */
 import { html } from 'htm/preact'
 import type { AuditEntry, AuditList } from '../contract.ts'
 import { dateAndTime, shortId } from '../format.ts'
 import { Badge, Time } from '../parts/labels.ts'
-import { AccountSearch, useList } from '../parts/list.ts'
+import { AccountSearch, type Columns, NOTHING, Table, useList } from '../parts/list.ts'
 import { PageTitle } from '../parts/sections.ts'
-import { type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Empty, StateOf } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 
@@ -37,7 +36,7 @@ export function AuditPage() {
     ${page.pages}`
 }
 
-/** Matches IDs of jobs and batches, which have pages. IDs of keys are not UUIDs. */
+/** Jobs and batches have pages, and their IDs are UUIDs. IDs of keys are not. */
 const TARGET = /^(batch_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
 const COLUMNS: Columns<AuditEntry> = [
@@ -54,7 +53,7 @@ const COLUMNS: Columns<AuditEntry> = [
   ['Outcome', outcomeOf],
 ]
 
-/** On a narrow screen, other columns are hidden, so this one also shows their contents. */
+/** A narrow screen hides the other columns, so this column also shows their contents. */
 function whatOf(entry: AuditEntry) {
   const others = [accountOf(entry), targetOf(entry), detailsOf(entry)]
   return html`${entry.what}
@@ -72,7 +71,7 @@ function targetOf({ what, target }: AuditEntry) {
   if (target === null) return null
   const [, prefix = '', id = ''] = TARGET.exec(target) ?? []
   if (id === '') return html`<code class="breaks">${target}</code>`
-  // The ID of a callback is that of its job, or that of its batch without the prefix.
+  // The ID of a callback is its job's ID, or its batch's ID without the prefix.
   const page = prefix !== '' ? 'batches' : what.includes('callback') ? 'callbacks' : 'jobs'
   return html`<a class="mono" href=${address([page, target])} title=${target}>${prefix}${shortId(id)}</a>`
 }
@@ -86,7 +85,7 @@ function detailsOf({ details }: AuditEntry) {
   return html`<code class="breaks">${words.join(', ')}</code>`
 }
 
-/** If an entry has no outcome, its action is in progress or was interrupted. The log does not show which. */
+/** An entry without an outcome is in progress or was interrupted. The log does not show which. */
 function outcomeOf({ outcome }: AuditEntry) {
   if (outcome === null) return html`<${Badge} state="in progress" word="in progress, or interrupted" />`
   const [, how, why = ''] = /^(failed|refused): (.*)$/s.exec(outcome) ?? []

@@ -1,4 +1,4 @@
-/** The page of all callbacks, which can be filtered by state, and the page of one callback. */
+/** Renders the page of all callbacks, which can be filtered by state, and the page of one callback. */
 import { html } from 'htm/preact'
 import { admin } from '../api.ts'
 import {
@@ -9,13 +9,11 @@ import {
   type CallbackSummary,
 } from '../contract.ts'
 import { dateAndTime, duration, pretty, shortId } from '../format.ts'
-import { CodeBlock, CopyButton } from '../parts/copy-button.ts'
+import { CodeBlock, CopyButton } from '../parts/copy-and-save.ts'
 import { ConfirmedAction, useAction } from '../parts/dialog.ts'
-import { Icon } from '../parts/icon.ts'
-import { Badge, Time } from '../parts/labels.ts'
-import { AccountSearch, useList } from '../parts/list.ts'
+import { Badge, Icon, Time } from '../parts/labels.ts'
+import { ACTIONS, AccountSearch, type Columns, NOTHING, Table, useList } from '../parts/list.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'
-import { ACTIONS, type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 
@@ -112,7 +110,6 @@ export function CallbackPage({ id }: { readonly id: string }) {
     }`
 }
 
-/** A callback with all its delivery attempts. */
 export function Attempts({ callback }: { readonly callback: CallbackDetails }) {
   const { url, header_names, callback_payload, event, next_attempt_at, ended_at, log } = callback
   const facts = [
@@ -165,7 +162,7 @@ export function ReplayButton({ callback, onReplayed }: ReplayButtonProps) {
 }
 
 interface ReplayAllButtonProps {
-  /** The account whose failed callbacks are replayed; empty for all accounts. */
+  /** Only failed callbacks of this account are replayed. An empty text means all accounts. */
   readonly account: string
   readonly onReplayed: () => void
 }

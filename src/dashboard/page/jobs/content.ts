@@ -1,6 +1,6 @@
 /**
- * The conversation, the answer and the receipt of a job. They are loaded only on request, because each read is in the audit
- * log.
+ * Shows the conversation, the answer and the receipt of a job. The audit log records each read of them, so they are loaded only
+ * on request.
  */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
@@ -14,7 +14,7 @@ import type {
   Receipt as ReceiptData,
 } from '../contract.ts'
 import { contentText, duration } from '../format.ts'
-import { CodeBlock } from '../parts/copy-button.ts'
+import { CodeBlock } from '../parts/copy-and-save.ts'
 import { Badge } from '../parts/labels.ts'
 import { Facts, Panel } from '../parts/sections.ts'
 import { apiError } from '../resource.ts'
@@ -148,7 +148,7 @@ function optionsText(options: NonNullable<JobContent['options']>): string {
     .join(', ')
 }
 
-/** Describes the calls of a job: once if all have the same description, otherwise for each target. */
+/** Returns one description if all calls have the same, and otherwise a description for each target. */
 function describeCalls(
   calls: readonly ReceiptCall[],
   describe: (call: ReceiptCall) => string | undefined,

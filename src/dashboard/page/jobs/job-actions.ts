@@ -1,4 +1,4 @@
-/** The admin actions on jobs: cancel a job, rerun or delete a finished one, and rerun all jobs that a search finds. */
+/** Offers the admin actions on jobs: cancel a job, rerun or delete a finished job, and rerun all jobs that a search finds. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { admin } from '../api.ts'
@@ -59,9 +59,9 @@ export function RerunJob({ job, onChange }: JobActionProps) {
 }
 
 interface RerunJobsProps {
-  /** The filters of the page. An empty filter matches all jobs. */
+  /** An empty filter matches all jobs. */
   readonly filters: { readonly account: string; readonly model: string; readonly status: string }
-  /** The start of the time range in Unix seconds; null for any time. */
+  /** The time range starts at this Unix time. Null means any time. */
   readonly from: number | null
   readonly onChange: () => void
 }

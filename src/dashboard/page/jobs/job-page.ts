@@ -1,11 +1,10 @@
-/** The page of one job: its facts and timeline, and its contents on request. */
+/** Renders the page of one job: its facts and timeline, and its contents on request. */
 import { html } from 'htm/preact'
 import { Attempts, ReplayButton } from '../callbacks/callbacks-page.ts'
 import type { JobDetails, TimelineEntry } from '../contract.ts'
 import { amount, count, dateAndTime, duration, timeOfDayMs } from '../format.ts'
-import { CopyButton } from '../parts/copy-button.ts'
-import { Icon } from '../parts/icon.ts'
-import { Badge } from '../parts/labels.ts'
+import { CopyButton } from '../parts/copy-and-save.ts'
+import { Badge, Icon } from '../parts/labels.ts'
 import { Facts, PageTitle, Panel } from '../parts/sections.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address } from '../router.ts'
@@ -32,7 +31,6 @@ export function JobPage({ id }: { readonly id: string }) {
     ${data && html`<${Details} job=${data} onChange=${job.reload} />`}`
 }
 
-/** The buttons for a job: an unfinished one can be cancelled, a finished one can be rerun or deleted. */
 function Actions({ job, onChange }: { readonly job: JobDetails; readonly onChange: () => void }) {
   return job.settled_at === null
     ? html`<${CancelJob} job=${job} onChange=${onChange} />`
@@ -118,7 +116,6 @@ function jobLink(id: string) {
   return html`<a class="mono" href=${address(['jobs', id])}>${id}</a> `
 }
 
-/** The events of a job in order, each with the time since the previous one. */
 function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }) {
   return html`<ol class="timeline">
     ${entries.map(
@@ -145,10 +142,7 @@ function whenOf({ at }: TimelineEntry, previous: number | null) {
   return html`${moment}<span>+${duration((at - previous) * 1000)}</span>`
 }
 
-/**
- * Returns the CSS class for an event. It depends on the text of its detail, such as `failed: model_error` or `attempt 2: 503,
- * 12 ms`.
- */
+/** The server describes events in text, such as `failed: model_error` or `attempt 2: 503, 12 ms`. */
 function toneOf({ what, detail }: TimelineEntry): string {
   const words = detail ?? ''
   if (what === 'settled') return words.startsWith('completed') ? 'is-good' : 'is-bad'

@@ -1,4 +1,4 @@
-/** The page of all jobs, newest first, with filters, which are part of the URL. */
+/** Renders the page of all jobs, newest first. Its URL contains the filters. */
 import { html } from 'htm/preact'
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { type EffectiveSettings, type JobList, type JobSummary, STATUSES } from '../contract.ts'
@@ -6,9 +6,8 @@ import { count, duration, shortId } from '../format.ts'
 import { serverNow } from '../live.ts'
 import { Select, TextField } from '../parts/field.ts'
 import { Badge, Time } from '../parts/labels.ts'
-import { given, useList } from '../parts/list.ts'
+import { type Columns, given, NOTHING, Table, useList } from '../parts/list.ts'
 import { PageTitle } from '../parts/sections.ts'
-import { type Columns, NOTHING, Table } from '../parts/table.ts'
 import { Empty, StateOf, useReloadOnChange, useResource } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
 import { RerunJobs } from './job-actions.ts'
@@ -28,7 +27,7 @@ export function JobsPage() {
   })
   useReloadOnChange(jobs.reload, jobs.isFirst)
   const { data } = jobs
-  // Rerunning a search cannot filter by metadata, so it would include jobs that the page does not show.
+  // A rerun of a search cannot filter by metadata, so it would include jobs that the page does not show.
   const canRerun = (status === 'failed' || status === 'completed') && filters.metadata === ''
   return html`<${PageTitle} title="Jobs">
       ${
@@ -88,9 +87,9 @@ interface JobFilters {
   readonly account: string
   readonly status: string
   readonly model: string
-  /** Pairs separated by spaces, such as `customer=acme team=a`. */
+  /** `metadata` contains pairs separated by spaces, such as `customer=acme team=a`. */
   readonly metadata: string
-  /** A key of TIMES; empty for any time. */
+  /** `time` is a key of TIMES. An empty text means any time. */
   readonly time: string
 }
 
@@ -108,7 +107,7 @@ function filtersIn(query: URLSearchParams): JobFilters {
   }
 }
 
-/** Parses pairs that are separated by spaces. A word without `=` belongs to the value before it. */
+/** A word without `=` belongs to the value before it, so values can contain spaces. */
 function pairsIn(text: string): (readonly [key: string, value: string])[] {
   const pairs: [string, string][] = []
   for (const word of text.split(' ')) {
@@ -123,7 +122,7 @@ function pairsIn(text: string): (readonly [key: string, value: string])[] {
 
 const isFiltered = (filters: JobFilters): boolean => Object.values(filters).some((value) => value !== '')
 
-/** Returns the start of the time range in Unix seconds; null for any time. */
+/** Returns the start of the time range in Unix seconds, or null for any time. */
 function sinceOf(time: string): number | null {
   const span = TIMES[time]
   return span === undefined ? null : Math.floor(serverNow() - span)
@@ -133,7 +132,7 @@ function Filters({ filters }: { readonly filters: JobFilters }) {
   const settings = useResource<EffectiveSettings>('/settings')
   const [id, setId] = useState('')
   const [account, setAccount] = useState(filters.account)
-  // The back button restores earlier filters. In a layout effect, the fields change before the next key press, so no input is
+  // The back button restores earlier filters. A layout effect changes the fields before the next key press, so no input is
   // lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const [metadata, setMetadata] = useState(filters.metadata)
@@ -163,7 +162,7 @@ function Filters({ filters }: { readonly filters: JobFilters }) {
   </form>`
 }
 
-/** Adds the chosen model if it is no longer configured, because an old link may contain it. */
+/** An old link may contain a model that is no longer configured. */
 function modelsAnd(chosen: string, models: readonly string[]): (readonly [string, string])[] {
   const all = chosen === '' || models.includes(chosen) ? models : [...models, chosen]
   return all.map((model) => [model, model])

@@ -1,4 +1,4 @@
-/** The charts of the overview. Metric samples are grouped into equal time steps. */
+/** Draws the charts of the overview. Each chart groups metric samples into equal time steps. */
 import { html } from 'htm/preact'
 import { useMemo } from 'preact/hooks'
 import type { MetricSample, Percentiles } from '../contract.ts'
@@ -8,11 +8,11 @@ import { Chart, type Series } from '../parts/chart.ts'
 export interface ChartsProps {
   readonly points: readonly MetricSample[]
   readonly now: number
-  /** The time range of the charts, in seconds. */
+  /** The charts show a time range of this many seconds. */
   readonly span: number
 }
 
-/** The steps of a chart: enough to show its shape, but few enough to draw a bar for each. */
+/** This many steps show the shape of a chart, and leave room for a bar for each. */
 const STEPS = 75
 const PALETTE = ['--c1', '--c2', '--c4', '--c5', '--c6', '--c3']
 const FAILURE_PALETTE = ['--bad', '--c2', '--c6', '--c5', '--c4']
@@ -93,10 +93,9 @@ function tokensOf(buckets: Buckets, points: readonly MetricSample[]): Series[] {
 }
 
 interface Buckets {
-  /** When each step starts, in Unix seconds. */
+  /** Each step starts at one of these Unix times. */
   readonly times: readonly number[]
   readonly stepSeconds: number
-  /** The metric samples of each step, in order. */
   readonly points: readonly (readonly MetricSample[])[]
 }
 
@@ -115,7 +114,7 @@ function bucketsOf(
   return { times, stepSeconds, points: filled }
 }
 
-/** Converts counts to rates per minute, by the time that the samples of a step cover. */
+/** Returns rates per minute. Each step is divided by the time that its samples cover, because samples may be missing. */
 function ratesOf({ points }: Buckets, read: (point: MetricSample) => number): (number | null)[] {
   return points.map((step) => {
     const seconds = step.reduce((sum, point) => sum + point.seconds, 0)
@@ -123,7 +122,6 @@ function ratesOf({ points }: Buckets, read: (point: MetricSample) => number): (n
   })
 }
 
-/** Returns the maximum of each step; null for a step without values. */
 function highestOf({ points }: Buckets, read: (point: MetricSample) => number | null): (number | null)[] {
   return points.map((step) => {
     const values = step.map(read).filter((value) => value !== null)
@@ -139,7 +137,6 @@ function percentilesOf(buckets: Buckets, read: (point: MetricSample) => Percenti
   ]
 }
 
-/** Returns all names that occur, in alphabetical order. */
 function namesOf(points: readonly MetricSample[], read: (point: MetricSample) => object): string[] {
   return [...new Set(points.flatMap((point) => Object.keys(read(point))))].sort()
 }

@@ -1,14 +1,14 @@
-/** The start page: the state of the server and of the model servers, now and during the last minutes. */
+/** Renders the start page: the state of the server and of the model servers, now and during the last minutes. */
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
-import { reasonText } from '../accounts/account-page.ts'
+import { reasonText } from '../accounts/accounts-page.ts'
 import type { HeldBack as HeldBackAccount, MetricSample, Overview, Upstream } from '../contract.ts'
 import { count, duration, figure, timeOfDay } from '../format.ts'
 import { serverNow, useLive } from '../live.ts'
 import { Segments } from '../parts/field.ts'
 import { Badge } from '../parts/labels.ts'
+import { type Columns, Table } from '../parts/list.ts'
 import { PageTitle, Panel } from '../parts/sections.ts'
-import { type Columns, Table } from '../parts/table.ts'
 import { Empty } from '../resource.ts'
 import { address } from '../router.ts'
 import { Charts, sum, total } from './charts.ts'
@@ -46,10 +46,7 @@ export function OverviewPage() {
     <${Upstreams} upstreams=${overview.upstreams} points=${shown} simulated=${overview.simulated} />`
 }
 
-/**
- * Whether there are no open jobs and no undelivered callbacks. The database is then empty or idle; the metric samples show
- * which.
- */
+/** An empty database and an idle one look the same here. Only the metric samples show whether jobs have run. */
 function isFirstRun({ jobs, callbacks }: Overview): boolean {
   return jobs.waiting + jobs.assigned + callbacks.owed + callbacks.failed === 0
 }
@@ -64,7 +61,6 @@ function AboutNode({ overview }: { readonly overview: Overview }) {
   </p>`
 }
 
-/** The accounts whose jobs this node delays, with the reasons; nothing if there are none. */
 function HeldBack({ accounts }: { readonly accounts: readonly HeldBackAccount[] }) {
   if (accounts.length === 0) return null
   return html`<${Panel} title="Accounts held back on this node" wide>
@@ -85,7 +81,6 @@ interface UpstreamsProps {
   readonly simulated: boolean
 }
 
-/** The health of the model servers: whether each is in use, its load, and the results of its calls. */
 function Upstreams({ upstreams, points, simulated }: UpstreamsProps) {
   return html`<${Panel} title="Upstreams" wide>
     ${simulated && html`<p class="hint">The built-in simulator answers every job, so the answers are not those of a model.</p>`}
@@ -133,7 +128,7 @@ function Row({ upstream, points }: RowProps) {
   const ok = sum(points, ({ calls }) => calls[name]?.ok ?? 0)
   const trouble = sum(points, ({ calls }) => calls[name]?.trouble ?? 0)
   const calls = ok + trouble
-  // The next check of a skipped upstream comes within seconds. Until it succeeds, the upstream does not count as healthy.
+  // An upstream that is skipped is checked within seconds. It does not count as healthy until the check succeeds.
   const state = skipped_until !== null ? 'skipped' : unavailable.length > 0 ? 'unavailable' : 'healthy'
   const isLater = skipped_until !== null && skipped_until > serverNow()
   return html`<tr>
@@ -166,7 +161,6 @@ interface Figure {
   readonly tone?: 'bad' | 'busy'
 }
 
-/** The current figures, most of which link to a list. */
 function Figures(props: FiguresProps) {
   return html`<ul class="figures" aria-label="Now">
     ${figuresOf(props).map(
@@ -223,7 +217,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Running here',
       value: count(running),
-      // The count of the database is older than that of this node, so the smaller one may be outdated.
+      // The count of the database is older than this node's own count, so the smaller one may be outdated.
       note: `${count(Math.max(assigned, running))} on all nodes`,
       href: address(['jobs'], { status: 'assigned' }),
     },
@@ -236,8 +230,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
     {
       name: 'Pending callbacks',
       value: count(owed),
-      // The counts of the database are older than those of this node, so `late` may be about callbacks that were delivered
-      // since.
+      // The figures of the database are older than the count of this node. The overdue callbacks may have been delivered since.
       note: late === 0 || owed === 0 ? 'none overdue' : `up to ${duration(late * 1000)} overdue`,
       href: address(['callbacks'], { state: 'owed' }),
     },
@@ -251,7 +244,7 @@ function figuresOf({ overview, points }: FiguresProps): readonly Figure[] {
   ]
 }
 
-/** Mentions suspects, because they may wait although slots are free. */
+/** The note mentions suspects, because they may wait although slots are free. */
 function queueNote(waiting: number, oldestSeconds: number, { queued }: Overview['jobs']['suspects']): string {
   if (queued > 0) return `${count(queued)} run in small groups: their node crashed`
   return waiting === 0 ? 'the queue is empty' : `oldest: ${duration(oldestSeconds * 1000)}`

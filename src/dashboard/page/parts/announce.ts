@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks'
 interface Announcement {
   readonly text: string
   readonly isError: boolean
-  /** False if the page shows the result anyway, so that only screen readers need it. */
+  /** `isShown` is false if the page shows the result anyway. Only screen readers then need the announcement. */
   readonly isShown: boolean
   readonly number: number
 }
@@ -19,10 +19,7 @@ export function announce(text: string, isError = false, isShown = true): void {
   show({ text, isError, isShown, number: announcements })
 }
 
-/**
- * The element for announcements. It is always present, because screen readers often ignore a live region that is added together
- * with its text.
- */
+/** The element is always present, because screen readers often ignore a live region that is added together with its text. */
 export function Announcements() {
   const [current, setCurrent] = useState<Announcement | null>(null)
   show = setCurrent

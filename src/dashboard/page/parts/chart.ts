@@ -1,9 +1,8 @@
 /**
- * A chart over time, which uPlot draws on a canvas. The legend shows the values as text. A table shows the same values, for
- * people who cannot see the canvas.
+ * Draws a chart over time on a canvas, with uPlot. The legend shows values as text, and a table shows all of them, for people
+ * who cannot see the canvas.
  */
-// It must be loaded before uPlot.
-import './browser-language.ts'
+// `format.ts` corrects the browser's language, so browsers must run it before uPlot.
 
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
@@ -13,24 +12,23 @@ import { onThemeChange } from '../theme.ts'
 
 export interface Series {
   readonly label: string
-  /** The name of a custom property in styles/colours.css, such as `--good`. */
+  /** `color` names a custom property in styles/colours.css, such as `--good`. */
   readonly color: string
-  /** One value for each time; null if there is no value. */
+  /** Each time has one value. Null means that there is none. */
   readonly values: readonly (number | null)[]
 }
 
 interface ChartProps {
   readonly title: string
-  /** The unit of the values, for the heading, such as `a minute`. */
   readonly unit: string
-  /** Unix seconds, ascending, at equal intervals. */
+  /** The times are Unix seconds, ascending, at equal intervals. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
   readonly format: (value: number) => string
   readonly kind: 'lines' | 'stack'
 }
 
-/** Converts the series for uPlot. In a stack, each series becomes the sum of itself and the previous ones. */
+/** In a stack, each series becomes the sum of itself and the previous series. */
 function dataOf(
   times: readonly number[],
   series: readonly Series[],
@@ -42,7 +40,7 @@ function dataOf(
     below = below.map((sum, index) => sum + (values[index] ?? 0))
     return below
   })
-  // uPlot paints the series in order. The highest sum comes first, because the lower ones are painted over it.
+  // uPlot paints the series in order. The highest sum must be first, because the lower ones are painted over it.
   return [[...times], ...sums.reverse()]
 }
 
@@ -58,7 +56,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   latest.current = { times, series }
 
   useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), [])
-  // New series or colours need a new plot; new values do not.
+  // New series or colours need a new plot. New values do not.
   useEffect(() => {
     const element = box.current
     if (!element || asTable) return
@@ -106,7 +104,7 @@ export function Chart({ title, unit, times, series, format, kind }: ChartProps) 
   </figure>`
 }
 
-/** Returns the value under the pointer; without a pointer, the latest value. */
+/** Returns the value under the pointer, or the latest value if there is no pointer. */
 function valueAt(values: Series['values'], index: number | null, format: (value: number) => string): string {
   const value = index === null ? values.findLast((one) => one !== null) : values[index]
   return value === null || value === undefined ? '–' : format(value)
@@ -141,7 +139,6 @@ interface PlotOptions extends Pick<ChartProps, 'times' | 'series' | 'kind' | 'fo
 
 const FONT = '11px system-ui, sans-serif'
 
-/** Creates the uPlot chart with its axes, colours and shapes. */
 function createPlot({ element, times, series, kind, format, onHover }: PlotOptions): uPlot {
   const style = getComputedStyle(document.documentElement)
   const colorOf = (name: string) => style.getPropertyValue(name).trim()
@@ -158,7 +155,7 @@ function createPlot({ element, times, series, kind, format, onHover }: PlotOptio
     {
       width: element.clientWidth,
       height: element.clientHeight,
-      // The padding on the right has room for half of the last time label.
+      // Half of the last time label needs room on the right.
       padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },

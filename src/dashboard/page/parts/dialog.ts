@@ -1,6 +1,6 @@
 /**
- * Modal dialogs, and admin actions that run when the operator confirms a dialog. Dialogs use the browser's `dialog` element,
- * which keeps the focus inside, restores it afterwards, and closes with Escape.
+ * Renders modal dialogs, and runs admin actions when the operator confirms a dialog. The browser's `dialog` element keeps the
+ * focus inside, restores it afterwards, and closes with Escape.
  */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
@@ -36,9 +36,8 @@ interface ConfirmProps {
   readonly title: string
   /** Explains in one or two sentences what will happen. */
   readonly children: ComponentChildren
-  /** The label of the button that confirms. */
   readonly action: string
-  /** The label of the button that closes the dialog; *Cancel* if absent. */
+  /** `back` labels the button that closes the dialog. Without it, the button is *Cancel*. */
   readonly back?: string
   readonly danger?: boolean
   readonly busy?: boolean
@@ -95,16 +94,14 @@ export function useAction(work: () => Promise<string>, onEnd: (isDone: boolean) 
 
 interface ConfirmedActionProps
   extends Pick<ConfirmProps, 'title' | 'children' | 'action' | 'back' | 'danger'> {
-  /** The label of the button that opens the dialog. */
   readonly label: string
-  /** The name of the button for screen readers, if other buttons have the same label. */
+  /** Screen readers use this name if other buttons have the same label. */
   readonly name?: string
-  /** See `useAction`. */
+  /** Resolves with the text to announce. */
   readonly work: () => Promise<string>
   readonly onEnd: (isDone: boolean) => void
 }
 
-/** A button that opens a dialog, and runs an action when the operator confirms it. */
 export function ConfirmedAction({ label, name, work, onEnd, ...dialog }: ConfirmedActionProps) {
   const [asking, setAsking] = useState(false)
   const { busy, run } = useAction(work, (isDone) => {

@@ -1,4 +1,4 @@
-/** Form fields with labels, hints and errors: for text, for choices, for a tier, and for scrubbing after a deletion. */
+/** Renders form fields with labels, hints and errors: for text, for choices, for a tier, and for scrubbing after a deletion. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useState } from 'preact/hooks'
@@ -12,7 +12,6 @@ interface ChoiceProps<T> {
   readonly onChange: (value: T) => void
 }
 
-/** A choice between a few options, each of which is a button. */
 export function Segments<T>({ label, value, options, onChange }: ChoiceProps<T>) {
   return html`<div class="segments" role="group" aria-label=${label}>
     ${options.map(
@@ -65,7 +64,6 @@ interface ScrubProps {
   readonly disabled?: boolean
 }
 
-/** A checkbox for scrubbing the database after a deletion. */
 export function Scrub({ value, onChange, disabled = false }: ScrubProps) {
   const id = useId()
   return html`<div class="field">
@@ -85,12 +83,9 @@ interface TierFieldProps {
   readonly onChange: (tier: string) => void
 }
 
-/**
- * The tiers are loaded once, because the settings of a running server do not change, and a page may have many of these fields.
- */
+/** A page may have many of these fields. The settings of a running server do not change, so the tiers are loaded only once. */
 let loading: Promise<readonly string[]> | null = null
 
-/** A field for one of the configured tiers. */
 export function TierField({ value, ...field }: TierFieldProps) {
   const [tiers, setTiers] = useState<readonly string[]>([])
   useEffect(() => void configuredTiers().then(setTiers), [])
@@ -98,7 +93,7 @@ export function TierField({ value, ...field }: TierFieldProps) {
   return html`<${Select} ...${field} value=${value} options=${options} />`
 }
 
-/** Resolves with an empty list if the tiers cannot be loaded; the next field then tries again. */
+/** Resolves with an empty list if the tiers cannot be loaded. The next field then tries again. */
 function configuredTiers(): Promise<readonly string[]> {
   loading ??= admin<EffectiveSettings>('/settings').then(
     ({ settings }) => Object.keys(settings.tiers as object),

@@ -1,4 +1,4 @@
-/** What a page consists of: its heading, panels with their own headings, and lists of facts. */
+/** Renders the parts of a page: its heading, panels with their own headings, and lists of facts. */
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks'
@@ -6,12 +6,12 @@ import { hasNavigated } from '../router.ts'
 
 interface PageTitleProps {
   readonly title: string
-  /** The title of the browser tab, if it differs from the heading. */
+  /** `tab` is the title of the browser tab, if it differs from the heading. */
   readonly tab?: string
   readonly children?: ComponentChildren
 }
 
-/** The heading of a page. After navigation by a link it gets the focus, so that screen readers start to read the new page. */
+/** After a link leads to the page, the heading gets the focus, so that screen readers start to read the new page. */
 export function PageTitle({ title, tab = title, children }: PageTitleProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useLayoutEffect(() => {
@@ -28,7 +28,6 @@ export function PageTitle({ title, tab = title, children }: PageTitleProps) {
 
 export interface PanelProps {
   readonly title: string
-  /** Shown next to the heading. */
   readonly actions?: ComponentChildren
   readonly children?: ComponentChildren
   readonly wide?: boolean
@@ -45,7 +44,6 @@ export function Panel({ title, actions, children, wide = false }: PanelProps) {
   </section>`
 }
 
-/** A name and its value, in a list of facts. */
 export type Fact = readonly [name: string, value: ComponentChildren]
 
 export function Facts({ facts }: { readonly facts: readonly Fact[] }) {

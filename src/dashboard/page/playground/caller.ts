@@ -1,4 +1,4 @@
-/** The API key that the playground uses, with its account, tier and limits, and the panel that asks for a key. */
+/** Keeps the API key that the playground uses, with its account, tier and limits, and asks for a key. */
 import { html } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, admin, callWithKey } from '../api.ts'
@@ -17,9 +17,8 @@ export interface Me {
 
 export interface PlaygroundCaller {
   readonly key: string | null
-  /** The tier and the limits of the key; null until they are loaded. */
+  /** `me` is null until the tier and the limits of the key are loaded. */
   readonly me: Me | null
-  /** Why the key cannot be used; null if it can. */
   readonly error: ApiError | null
   readonly use: (key: string) => void
   readonly forget: () => void
@@ -57,7 +56,7 @@ export function usePlaygroundCaller(): PlaygroundCaller {
   return { key, me, error, use, forget }
 }
 
-/** Asks for an API key, or creates one that is valid for a day. */
+/** The panel accepts an existing key, or creates a key that is valid for a day. */
 export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
   const [tier, setTier] = useState<string>('user_max')
   const [pasted, setPasted] = useState('')
@@ -66,7 +65,7 @@ export function KeyPanel({ caller }: { readonly caller: PlaygroundCaller }) {
   const createKey = async () => {
     setBusy(true)
     try {
-      // An account has one tier, so there is a separate account for the keys of each tier.
+      // An account has one tier, so the keys of each tier have their own account.
       const created = await admin<NewKey>('/keys', {
         body: { account: `playground-${tier}`, tier, expires_days: 1 },
       })

@@ -1,6 +1,6 @@
 /**
- * The request that is edited in the playground, and the examples to start from. The request is in the session storage of the
- * tab.
+ * Defines the request that the playground edits, and the examples to start from. The session storage of the tab keeps the
+ * request.
  */
 import { type IgnoredKeywords, meetsStrictRules, readSchema } from 'parley-json-schema'
 import type { Message, Role } from '../contract.ts'
@@ -14,17 +14,16 @@ export interface Draft {
   readonly model: string
   readonly messages: readonly DraftMessage[]
   readonly format: 'text' | 'json'
-  /** The text of the schema field; empty if any JSON value is accepted. */
+  /** `schema` is the text of the schema field. If the text is empty, any JSON value is accepted. */
   readonly schema: string
   readonly mode: 'single' | 'batch'
-  /** How many copies of the job a batch without variants contains. */
   readonly copies: number
-  /** The variants of a batch. Each line results in a job, in which the line replaces INPUT. */
+  /** Each line is a variant and results in a job, in which the line replaces INPUT. */
   readonly variants: string
   readonly callbackUrl: string
 }
 
-/** The placeholder in messages that the line of a variant replaces. */
+/** The line of a variant replaces this placeholder in messages. */
 export const INPUT = '{{input}}'
 
 export interface JobBody {
@@ -69,7 +68,7 @@ export function storeDraft(draft: Draft): void {
   sessionStorage.setItem(STORED, JSON.stringify(draft))
 }
 
-/** Returns the job creation object. It has no schema if the text is not valid JSON; the editor then shows an error. */
+/** If the schema is not valid JSON, the job has no schema, and the editor shows an error. */
 export function jobOf(draft: Draft, input: string | null = null): JobBody {
   const { model, messages, format, schema } = draft
   const parsed = format === 'json' && schema.trim() !== '' ? parsedOr(schema) : undefined
@@ -106,7 +105,7 @@ function parsedOr(text: string): unknown {
 interface Example {
   readonly name: string
   readonly draft: Partial<Draft>
-  /** True if the example only works with the built-in simulator. */
+  /** The example works only with the built-in simulator. */
   readonly simulated?: true
 }
 
@@ -174,7 +173,6 @@ export const EXAMPLES: readonly Example[] = [
   },
 ]
 
-/** Returns the draft of an example, with the selected model. */
 export function draftOf({ draft }: Example, model: string): Draft {
   const whole = { ...firstDraft(), ...draft, model }
   return { ...whole, messages: whole.messages.map(({ role, content }) => message(role, content)) }
@@ -185,7 +183,7 @@ interface SchemaVerdict {
   readonly words: string
 }
 
-/** Checks a schema with the same code as the server. */
+/** Uses the same code as the server, so both accept the same schemas. */
 export function checkSchema(text: string): SchemaVerdict {
   if (text.trim() === '') return { kind: 'none', words: 'Without a schema, any JSON value is accepted.' }
   let value: unknown

@@ -1,10 +1,10 @@
-/** Edits the messages of a conversation (add, remove, move, change roles and texts) and the fields of a batch. */
+/** Edits the messages of a conversation and the fields of a batch. */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { ROLES, type Role } from '../contract.ts'
 import { announce } from '../parts/announce.ts'
 import { TextField } from '../parts/field.ts'
-import { Icon } from '../parts/icon.ts'
+import { Icon } from '../parts/labels.ts'
 import { type Draft, type DraftMessage, INPUT, message, variantsOf } from './draft.ts'
 
 export interface MessageEditorProps {
@@ -54,19 +54,16 @@ export function MessageEditor({ messages, onChange }: MessageEditorProps) {
 
 interface RowProps {
   readonly of: DraftMessage
-  /** The position of the message, from 1. */
+  /** Message numbers start at 1. */
   readonly number: number
   readonly isLast: boolean
   readonly onChange: (change: Partial<DraftMessage>) => void
   readonly onMove: (by: number) => void
-  /** Null if the conversation has only this message. */
+  /** `onRemove` is null if the conversation has only this message. */
   readonly onRemove: (() => void) | null
 }
 
-/**
- * A message. Its buttons for moving use `aria-disabled`, because a button that becomes `disabled` when it is pressed would lose
- * the focus.
- */
+/** A button that becomes `disabled` when it is pressed loses the focus, so these buttons use `aria-disabled`. */
 function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRemove }: RowProps) {
   const field = useId()
   return html`<li class=${`message said-by-${role}`} data-message=${id}>
@@ -93,11 +90,9 @@ function Row({ of: { id, role, content }, number, isLast, onChange, onMove, onRe
 interface BatchFieldsProps {
   readonly draft: Draft
   readonly onChange: (change: Partial<Draft>) => void
-  /** How many jobs the tier allows in one batch. */
   readonly most: number
 }
 
-/** The fields of a batch: the number of copies, the variants, and the callback URL. */
 export function BatchFields({ draft, onChange, most }: BatchFieldsProps) {
   const id = useId()
   const lines = variantsOf(draft)

@@ -1,14 +1,17 @@
-/** The playground: edits a request, sends it through the API for callers, and shows its jobs. */
+/**
+ * Renders the playground, which edits a request, sends it through the API for callers, and shows its jobs with their answers.
+ */
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import type { EffectiveSettings } from '../contract.ts'
-import { duration, pretty } from '../format.ts'
+import type { EffectiveSettings, Status } from '../contract.ts'
+import { contentText, duration, pretty } from '../format.ts'
 import { useLive } from '../live.ts'
 import { announce } from '../parts/announce.ts'
-import { CodeBlock } from '../parts/copy-button.ts'
+import { CodeBlock } from '../parts/copy-and-save.ts'
 import { Select } from '../parts/field.ts'
 import { PageTitle, Panel } from '../parts/sections.ts'
 import { apiError, useResource } from '../resource.ts'
+import { address } from '../router.ts'
 import { KeyPanel, type PlaygroundCaller, usePlaygroundCaller } from './caller.ts'
 import {
   batchOf,
@@ -22,11 +25,10 @@ import {
   storedDraft,
 } from './draft.ts'
 import { BatchFields, MessageEditor } from './message-editor.ts'
-import { Outcome } from './outcome.ts'
 import { LANGUAGES, type Language, programFor } from './programs.ts'
-import { cancelOpen, type Watching, watchBatch, watchSingle } from './watch.ts'
+import { cancelOpen, isOpen, type WatchedJob, type Watching, watchBatch, watchSingle } from './watch.ts'
 
-/** The maximum number of jobs in a batch, until the limits of the key are known. */
+/** The default applies until the limits of the key are known. */
 const DEFAULT_BATCH_LIMIT = 30
 
 export function PlaygroundPage() {
@@ -130,13 +132,12 @@ function Editor({ draft, models, onChange, caller, onSend, isRunning }: EditorPr
   </form>`
 }
 
-/** Returns the names of the configured models; an empty list until they are loaded. */
+/** Returns an empty list until the models are loaded. */
 function useConfiguredModels(): readonly string[] {
   const settings = useResource<EffectiveSettings>('/settings')
   return Object.keys((settings.data?.settings.models as object | undefined) ?? {})
 }
 
-/** Returns the configured models as options. Models that the key cannot use are marked. */
 function modelsOf(
   configured: readonly string[],
   { me }: PlaygroundCaller,
@@ -181,7 +182,7 @@ function Examples({
     const select = event.target as HTMLSelectElement
     const example = shown.find(({ name }) => name === select.value)
     if (example) onChange(draftOf(example, draft.model))
-    // Resets the select element, so that the same example can be chosen again.
+    // The select element is reset, so that the same example can be chosen again.
     select.value = ''
   }
   return html`<select aria-label="Fill in an example" onChange=${choose}>
@@ -202,7 +203,7 @@ interface SchemaEditorProps {
   readonly onChange: (schema: string) => void
 }
 
-/** After this pause in typing, screen readers announce the result of the check. It would be too frequent after each key. */
+/** Announcing the result of the check after each key would be too frequent, so a pause must come first. */
 const TYPING_PAUSE_MS = 500
 
 function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
@@ -226,7 +227,6 @@ function SchemaEditor({ schema, onChange }: SchemaEditorProps) {
   </div>`
 }
 
-/** The request as code, with one tab for each language. */
 function CodePanel({ draft }: { readonly draft: Draft }) {
   const id = useId()
   const [language, setLanguage] = useState<Language>('curl')
@@ -250,4 +250,63 @@ function CodePanel({ draft }: { readonly draft: Draft }) {
       <${CodeBlock} text=${programFor(language, draft, location.origin)} what=${`the ${language} program`} />
     </div>
   <//>`
+}
+
+interface OutcomeProps {
+  readonly watching: Watching | null
+  readonly onStop: () => void
+  readonly onCancel: () => void
+}
+
+function Outcome({ watching, onStop, onCancel }: OutcomeProps) {
+  if (!watching) {
+    return html`<${Panel} title="Answer"><p class="muted">Send the request to see its statuses here: <em>pending</em>, <em>assigned</em>,
+      then <em>completed</em> or <em>failed</em>.</p><//>`
+  }
+  const { jobs, failure, ended } = watching
+  const open = jobs.filter((job) => isOpen(job) && job.jobId !== null).length
+  const actions =
+    !ended &&
+    html`${open > 0 && html`<button type="button" class="quiet-button" onClick=${onCancel}>Cancel ${open === 1 ? 'the job' : `${open} jobs`}</button>`}
+      <button type="button" class="quiet-button" onClick=${onStop}>Stop watching</button>`
+  return html`<${Panel} title=${jobs.length === 1 ? 'Answer' : `Answers (${jobs.filter((job) => !isOpen(job)).length} of ${jobs.length})`} actions=${actions}>
+    ${
+      failure &&
+      html`<div class="fault" role="alert"><p><strong>${failure.message}</strong>${failure.details ? html`<br /><span class="breaks">${failure.details}</span>` : ''}</p></div>`
+    }
+    ${(!failure || jobs.some(({ jobId }) => jobId !== null)) && html`<ol class="outcomes">${jobs.map((job, index) => html`<${Job} key=${index} job=${job} />`)}</ol>`}
+  <//>`
+}
+
+function Job({ job }: { readonly job: WatchedJob }) {
+  const { jobId, content, error, cacheHit } = job
+  return html`<li class="outcome">
+    <${Steps} job=${job} />
+    ${job.status === 'completed' && html`<${CodeBlock} text=${contentText(content)} what="the answer" />`}
+    ${
+      error &&
+      html`<div class="fault"><p><span class="code-word">${error.code}</span> ${error.message}${error.upstream_message ? ` ${error.upstream_message}` : ''}</p>
+      ${error.errors && html`<ul class="faults">${error.errors.map((one) => html`<li>${one}</li>`)}</ul>`}</div>`
+    }
+    <p class="outcome-foot">
+      ${jobId !== null && html`<a href=${address(['jobs', jobId])}>Timeline and receipt</a>`}
+      ${cacheHit && html`<span class="badge good">from the cache</span>`}
+    </p>
+  </li>`
+}
+
+function Steps({ job }: { readonly job: WatchedJob }) {
+  const last = job.status === 'failed' ? 'failed' : 'completed'
+  const steps: readonly Status[] = ['pending', 'assigned', last]
+  const reached = job.status === 'sent' ? -1 : steps.indexOf(job.status)
+  return html`<ol class="steps" aria-label="Status">
+    ${steps.map((step, index) => {
+      const at = job.seen[step]
+      const state = index < reached ? 'is-past' : index === reached ? 'is-here' : 'is-ahead'
+      return html`<li key=${step} class=${`step ${state} is-${step}`} aria-current=${index === reached ? 'step' : undefined}>
+        <span class="step-name">${step}</span>
+        <span class="step-at">${at === undefined ? (index < reached ? 'passed' : '') : `after ${duration(at)}`}</span>
+      </li>`
+    })}
+  </ol>`
 }

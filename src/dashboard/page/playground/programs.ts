@@ -1,4 +1,4 @@
-/** Generates programs that send the playground's request. They read the API key from the environment. */
+/** Generates programs that send the playground's request. The programs read the API key from the environment. */
 import { batchOf, type Draft, type JobBody, jobOf } from './draft.ts'
 
 export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const
@@ -20,9 +20,7 @@ export function programFor(language: Language, draft: Draft, origin: string): st
   }
 }
 
-/**
- * The programs print answers as JSON, because the default formats of the languages abbreviate nested values or are not JSON.
- */
+/** The default formats of the languages abbreviate nested values or are not JSON, so the programs print answers as JSON. */
 const inTypescript = (value: string, isJson: boolean) => (isJson ? `JSON.stringify(${value})` : value)
 const inPython = (value: string, isJson: boolean) =>
   isJson ? `json.dumps(${value}, ensure_ascii=False)` : value
@@ -101,7 +99,7 @@ for job_id in batch["job_ids"]:
 `
 }
 
-/** How a programming language writes property names, and the JSON literals `true`, `false` and `null`. */
+/** Defines how a language writes property names, and the JSON literals `true`, `false` and `null`. */
 interface Dialect {
   readonly name: (name: string) => string
   readonly word: (value: boolean | null) => string
@@ -112,7 +110,7 @@ const TYPESCRIPT: Dialect = {
   word: String,
 }
 
-/** JSON strings are valid Python strings, because Python supports all escapes of JSON. */
+/** JSON strings are valid in Python, because Python supports all escapes of JSON. */
 const PYTHON: Dialect = {
   name: (name) => JSON.stringify(name),
   word: (value) => (value === null ? 'None' : value ? 'True' : 'False'),

@@ -7,11 +7,10 @@ import type { Me } from './caller.ts'
 import type { JobBody } from './draft.ts'
 
 export interface WatchedJob {
-  /** Null until it is known. The response to a single create only arrives when the job has finished. */
+  /** `jobId` is null until it is known. The response to a synchronous request arrives only when the job has finished. */
   readonly jobId: string | null
-  /** `sent` until a status is known. */
   readonly status: Status | 'sent'
-  /** When each status was first seen, in milliseconds after the request. */
+  /** `seen` contains the milliseconds from the request until each status was first seen. */
   readonly seen: Readonly<Partial<Record<Status, number>>>
   readonly content: unknown
   readonly error: JobError | null
@@ -20,7 +19,6 @@ export interface WatchedJob {
 
 export interface Watching {
   readonly jobs: readonly WatchedJob[]
-  /** Why the request was rejected, or why the jobs could not be read; null if nothing failed. */
   readonly failure: ApiError | null
   readonly ended: boolean
   readonly ms: number
@@ -54,17 +52,13 @@ const SENT: WatchedJob = {
   cacheHit: false,
 }
 const MIN_PAUSE_MS = 300
-/**
- * How many milliseconds to wait before the job of a single create is searched for. After a quick answer, this is not needed.
- */
+/** A quick answer contains the job ID, so the search for the job starts only after this delay. */
 const FIRST_LOOKUP_MS = 250
 const TIMEOUT_S = 120
-/** How many jobs one read can contain. */
 const MAX_IDS = 100
 const WAIT_S = 50
 const BRIEF_WAIT_S = 1
 
-/** One run of the playground. It holds the states of the jobs, and reports each change. */
 class Run {
   readonly options: WatchOptions
   readonly #startMs = performance.now()
@@ -143,10 +137,7 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
   }
 }
 
-/**
- * Reads all jobs until they have finished, at no more than half of the tier's read rate. While a job is pending, each read
- * waits only briefly, so that its status `assigned` is seen.
- */
+/** Uses half of the tier's read rate. Reads of a pending job are short, so that the status `assigned` is seen. */
 async function follow(run: Run): Promise<void> {
   const { me, key, signal } = run.options
   const pauseMs = Math.max(MIN_PAUSE_MS, 60_000 / (me.limits.reads_per_minute / 2))
@@ -158,7 +149,7 @@ async function follow(run: Run): Promise<void> {
     const path = `/api/v1/messages?ids=${ids.join()}&wait=${waitS}&wait_for=any`
     const { data, headers } = await callWithKey<ReadJobs>(path, key, { signal })
     const [missing] = data.not_found
-    // Reading this job alone results in an error, which explains why it is missing.
+    // Reading the missing job alone results in an error that explains why it is missing.
     if (missing !== undefined) await run.read(missing)
     for (const job of data.jobs) {
       run.update(
@@ -172,7 +163,7 @@ async function follow(run: Run): Promise<void> {
   }
 }
 
-/** Cancels the unfinished jobs whose IDs are known. */
+/** Jobs whose IDs are not known yet cannot be cancelled. */
 export async function cancelOpen({ jobs }: Watching, key: string): Promise<void> {
   const open = jobs.filter(isOpen).flatMap(({ jobId }) => jobId ?? [])
   await Promise.all(
@@ -185,10 +176,7 @@ export async function cancelOpen({ jobs }: Watching, key: string): Promise<void>
   )
 }
 
-/**
- * Searches for the job of a single create through the admin API, while the request is open. If several new jobs match, none of
- * them is used.
- */
+/** Finds the job ID before the response comes. If several new jobs match, none of them is used. */
 async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<void> {
   const { account } = run.options.me
   const from = String(Math.floor(serverNow()) - 1)
@@ -216,7 +204,7 @@ async function lookUpJob(run: Run, model: string, signal: AbortSignal): Promise<
       await pause(MIN_PAUSE_MS, signal)
     }
   } catch {
-    // Failing is harmless, because the response will contain the job ID.
+    // A failed search is harmless, because the response will contain the job ID.
   }
 }
 

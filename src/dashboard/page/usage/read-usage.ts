@@ -1,4 +1,4 @@
-/** Loads usage in large steps and sums it. The steps are large, because totals of an incomplete list would be misleading. */
+/** Loads usage in large steps and sums it. Totals of an incomplete list would be misleading, so the steps are large. */
 import { useState } from 'preact/hooks'
 import { type ApiError, admin } from '../api.ts'
 import type { UsageList, UsageRow, UsageSums } from '../contract.ts'
@@ -10,22 +10,22 @@ export interface UsageFilters {
 }
 
 export interface UsageRead {
-  /** The rows that have been loaded; null until the first step is complete. */
+  /** `rows` is null until the first step is complete. */
   readonly rows: readonly UsageRow[] | null
-  /** Where the next step continues; null if everything is loaded. */
+  /** The next step continues after this row. Null means that everything is loaded. */
   readonly next: string | null
-  /** The currency of costs; null if none is configured. */
+  /** Costs are in this currency. Null means that none is configured. */
   readonly currency: string | null
   readonly error: ApiError | null
   readonly reload: () => void
   readonly loadMore: () => void
 }
 
-/** How many rows one request reads: the server's maximum. */
+/** The server returns at most this many rows per request. */
 const PAGE_SIZE = 200
 const STEP_ROWS = 1000
 
-/** Loads usage. If the filters change, the old data is dropped. During a reload, the old data remains. */
+/** If the filters change, the old data is dropped. During a reload, the old data remains. */
 export function useUsage(filters: UsageFilters): UsageRead {
   const of = `${filters.account}\n${filters.month}`
   const [most, setMost] = useState({ of, rows: STEP_ROWS })
@@ -62,7 +62,6 @@ async function readRows({ account, month }: UsageFilters, most: number, signal: 
 
 const monthAndYear = new Intl.DateTimeFormat('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' })
 
-/** The fields of usage that are summed. */
 export const SUMS = ['jobs', 'failed_jobs', 'cache_hits', 'calls', 'input_tokens', 'output_tokens'] as const
 
 export function sumOf(rows: readonly UsageSums[]): UsageSums {
@@ -78,7 +77,6 @@ export interface Group<T> {
   readonly sums: UsageSums
 }
 
-/** Groups rows by name, in the order in which the names first occur. */
 export function groupsBy(rows: readonly UsageRow[], nameOf: (row: UsageRow) => string): Group<UsageRow>[] {
   const groups = Map.groupBy(rows, nameOf)
   return [...groups].map(([name, of]) => ({ name, rows: of, sums: sumOf(of) }))
@@ -93,7 +91,6 @@ export function monthName(month: string): string {
   return Number.isNaN(atMs) ? month : monthAndYear.format(atMs)
 }
 
-/** Returns the current month and the months before it, newest first. */
 export function monthsUpTo(seconds: number, howMany: number): string[] {
   const now = new Date(seconds * 1000)
   return Array.from({ length: howMany }, (_, back) =>

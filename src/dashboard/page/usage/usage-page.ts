@@ -1,15 +1,15 @@
 /**
- * The page of usage: a bar chart of one month, and below it each month with its totals and a row for each account and model.
- * The filters are part of the URL.
+ * Renders the page of usage: a bar chart of one month, and below it each month with its totals and a row for each account and
+ * model. The URL contains the filters.
  */
 import { html } from 'htm/preact'
 import { useId, useLayoutEffect, useState } from 'preact/hooks'
 import type { UsageRow, UsageSums } from '../contract.ts'
 import { amount, exact, NONE } from '../format.ts'
 import { serverNow } from '../live.ts'
+import { saveAs } from '../parts/copy-and-save.ts'
 import { Segments, Select, TextField } from '../parts/field.ts'
-import { Icon } from '../parts/icon.ts'
-import { saveAs } from '../parts/save-as.ts'
+import { Icon } from '../parts/labels.ts'
 import { PageTitle } from '../parts/sections.ts'
 import { Empty, StateOf, useReloadOnChange } from '../resource.ts'
 import { address, navigate, usePlace } from '../router.ts'
@@ -24,12 +24,9 @@ import {
   useUsage,
 } from './read-usage.ts'
 
-/** How many months the filter offers. The URL may contain an older one. */
+/** The URL may contain an older month than the filter offers. */
 const MONTHS = 24
-/**
- * The minimum interval between reloads while jobs finish, in milliseconds. It is long, because the totals of a month change
- * slowly.
- */
+/** The totals of a month change slowly, so reloads while jobs finish can be far apart. */
 const EVERY_MS = 10_000
 
 export function UsagePage() {
@@ -72,8 +69,7 @@ export function UsagePage() {
 
 function Filters({ filters }: { readonly filters: UsageFilters }) {
   const [account, setAccount] = useState(filters.account)
-  // The back button restores earlier filters. In a layout effect, the field changes before the next key press, so no input is
-  // lost.
+  // The back button restores earlier filters. A layout effect changes the field before the next key press, so no input is lost.
   useLayoutEffect(() => setAccount(filters.account), [filters.account])
   const set = (change: Partial<UsageFilters>) =>
     navigate(address(['usage'], { ...filters, account: account.trim(), ...change }))
@@ -97,7 +93,7 @@ function monthsAnd(chosen: string): (readonly [string, string])[] {
 interface UsageTableProps {
   readonly months: readonly Group<UsageRow>[]
   readonly currency: string | null
-  /** The last month, if only a part of it is loaded; otherwise null. */
+  /** `cut` is the last month, if only a part of it is loaded. */
   readonly cut: string | null
 }
 
@@ -162,7 +158,7 @@ interface CsvButtonProps {
   readonly filters: UsageFilters
 }
 
-/** A button that saves the usage on the page as a CSV file. The browser creates the file. */
+/** The browser creates the file from the rows on the page. */
 function CsvButton({ rows, filters: { account, month } }: CsvButtonProps) {
   const onClick = () => {
     const name = ['parley-usage', month, account].filter((part) => part !== '').join('-')
@@ -176,7 +172,6 @@ function cell(value: string | number): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-/** What the bars show. Each bar has two parts. */
 interface Measure {
   readonly name: string
   readonly parts: readonly {
@@ -203,10 +198,10 @@ const JOBS: Measure = {
 const MEASURES = { tokens: TOKENS, jobs: JOBS } as const
 const GROUPINGS = { account: (row: UsageRow) => row.account, model: (row: UsageRow) => row.model } as const
 
-/** The maximum number of bars. The last one combines the smallest groups. */
+/** If there are more groups, the last bar combines the smallest ones. */
 const MAX_BARS = 10
 
-/** A bar chart of one month: tokens or jobs, by account or by model. Names and values are shown as text. */
+/** The names and values of the bars are shown as text, so nothing depends on their colours. */
 function UsageBars({ month }: { readonly month: Group<UsageRow> }) {
   const id = useId()
   const [what, setWhat] = useState<keyof typeof MEASURES>('tokens')
@@ -246,7 +241,6 @@ function lengthOf({ parts }: Measure, sums: UsageSums): number {
   return parts.reduce((total, { of }) => total + of(sums), 0)
 }
 
-/** Sorts the groups by the length of their bars, longest first. */
 function longest(
   groups: readonly Group<UsageRow>[],
   measure: Measure,

@@ -3,8 +3,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { folderForTest } from '../../test/support/backup-files.ts'
-import { type PasswordSource, withPassword } from './copy-passwords.ts'
-import { CommandError } from './output.ts'
+import { type PasswordSource, withPassword } from './copy.ts'
+import { CommandError } from './input-output.ts'
 
 const ADDRESS = 'postgres://parley@db.example/parley?sslmode=require'
 const from = (file?: string): PasswordSource => ({ option: '--from', variable: 'FROM', file })

@@ -1,11 +1,11 @@
-/** Creates the command of each admin action from the declaration of the action. */
+/** Creates the command of an admin action from the action's declaration. */
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
-import type { AnyAction, Described } from '../../admin/action.ts'
-import { config, type DefaultOptions, examples, numberFrom } from './shared-options.ts'
+import type { AnyAction, Described } from '../admin/action.ts'
+import { config, type DefaultOptions, examples, numberFrom } from './options.ts'
 
 /**
- * @param parent the command under which the action's command is added, such as `parley keys`; the program itself for a command
- * of one word
+ * @param parent the command that gets the action's command, such as `parley keys`; for a command of one word, the program
+ * itself
  */
 export function addActionCommand(parent: Command, action: AnyAction): void {
   if (!action.command) return
@@ -21,7 +21,7 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
   })
   command.option('--json', 'print a JSON object').addOption(config())
   if (help !== undefined) command.addHelpText('after', help)
-  command.addHelpText('after', examples(...action.command.examples))
+  command.addHelpText(...examples(...action.command.examples))
   command.action(async () => {
     const given = command.opts<DefaultOptions & Readonly<Record<string, unknown>>>()
     const values = [
@@ -29,11 +29,10 @@ export function addActionCommand(parent: Command, action: AnyAction): void {
       ...added.map(([field, attribute]) => [field, given[attribute]] as const),
     ]
     const input = Object.fromEntries(values.filter(([, value]) => value !== undefined))
-    await (await import('../run-action.ts')).runAction(action, input, given)
+    await (await import('./run-action.ts')).runAction(action, input, given)
   })
 }
 
-/** The keywords of a field's schema that determine how its text is parsed. */
 interface FieldSchema {
   readonly type?: string
   readonly enum?: readonly string[]
@@ -42,7 +41,7 @@ interface FieldSchema {
   readonly maximum?: number
 }
 
-/** Returns undefined if the field belongs to the command itself, or to another action that the command can perform. */
+/** Returns undefined for a field that belongs to the command itself, or to another action that the command can perform. */
 function schemaOf({ fields }: AnyAction, field: string): FieldSchema | undefined {
   return (fields.properties as Readonly<Record<string, FieldSchema>>)[field]
 }
@@ -68,7 +67,6 @@ function optionOf([flags, help, usual]: Described, schema: FieldSchema | undefin
   return option
 }
 
-/** Parses a cap: a number, `none` or `tier`. */
 function readCap(text: string): number | 'none' | 'tier' {
   if (text === 'none' || text === 'tier') return text
   const cap = Number(text)
@@ -78,7 +76,6 @@ function readCap(text: string): number | 'none' | 'tier' {
   return cap
 }
 
-/** Parses a cap in money: an amount, `none` or `tier`. */
 function readAmountCap(text: string): number | 'none' | 'tier' {
   if (text === 'none' || text === 'tier') return text
   if (!/^\d+(\.\d{1,6})?$/.test(text))

@@ -1,11 +1,11 @@
-/** A button that copies a text to the clipboard and announces it, and preformatted text with such a button. */
+/** Takes data out of the page: a button that copies a text, preformatted text with such a button, and saving as a file. */
 import { html } from 'htm/preact'
 import { announce } from './announce.ts'
-import { Icon } from './icon.ts'
+import { Icon } from './labels.ts'
 
 export interface CopyButtonProps {
   readonly text: string
-  /** What the text is, for the label of the button, such as `the key`. */
+  /** The button's label names the text with these words, such as `the key`. */
   readonly what: string
   readonly small?: boolean
 }
@@ -24,7 +24,7 @@ export function CopyButton({ text, what, small = false }: CopyButtonProps) {
   </button>`
 }
 
-/** The clipboard API only works on HTTPS and localhost. Elsewhere, the older `execCommand` is used. */
+/** The clipboard API works only on HTTPS and localhost. Elsewhere, the older `execCommand` is used. */
 async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text)
@@ -51,15 +51,25 @@ function copyBySelection(text: string): boolean {
 
 interface CodeBlockProps {
   readonly text: string
-  /** What the text is, for screen readers and the copy button, such as `the answer`. */
+  /** Screen readers and the copy button name the text with these words, such as `the answer`. */
   readonly what: string
   readonly copy?: boolean
 }
 
-/** Preformatted text with a copy button. It can be scrolled with the keyboard. */
+/** The text must be focusable, so that it can be scrolled with the keyboard. */
 export function CodeBlock({ text, what, copy = true }: CodeBlockProps) {
   return html`<div class="code-block">
     <pre tabindex="0" role="region" aria-label=${what}>${text}</pre>
     ${copy && html`<${CopyButton} text=${text} what=${what} small />`}
   </div>`
+}
+
+export function saveAs(content: Blob, name: string): void {
+  const url = URL.createObjectURL(content)
+  const link = document.createElement('a')
+  link.href = url
+  link.download = name
+  link.click()
+  // The download has started when `click` returns, so the URL is no longer needed.
+  URL.revokeObjectURL(url)
 }
