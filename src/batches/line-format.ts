@@ -3,7 +3,8 @@ import type { Callback } from '../job/job.ts'
 import type { AdmissionError } from '../queue/job-creator.ts'
 import type { BatchStatus, JobRequest, StoredBatch } from '../store/batch-store.ts'
 import type { EndedJob } from '../store/store.ts'
-import type { Problem, WantedLine, WrongLine } from './progress.ts'
+import type { Problem, WrongLine } from './progress.ts'
+import type { WantedLine } from './wanted-line.ts'
 
 export interface LineResult {
   /** Whether the result belongs in the error file. */

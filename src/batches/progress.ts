@@ -1,5 +1,4 @@
-/** Describes the progress of a batch, which is stored with each step, and what its lines ask for. */
-import type { CreateElement } from '../job/create-body.ts'
+/** Describes the progress of a batch, which is stored with each step. */
 import type { BatchStatus, StoredBatch } from '../store/batch-store.ts'
 
 export interface Progress {
@@ -35,11 +34,6 @@ export interface WrongLine extends Problem {
 
 export interface LineProblem extends WrongLine {
   readonly line: number | null
-}
-
-export interface WantedLine {
-  readonly customId: string
-  readonly element: CreateElement
 }
 
 /** What the account specified for the batch, and what is known of its input. */

@@ -1,6 +1,7 @@
 /** Translates the lines of a batch's files, which have OpenAI's shapes: requests to jobs, and outcomes to result lines. */
 import type { LineFormat, LineResult } from '../batches/line-format.ts'
-import type { Problem, WantedLine, WrongLine } from '../batches/progress.ts'
+import type { Problem, WrongLine } from '../batches/progress.ts'
+import type { WantedLine } from '../batches/wanted-line.ts'
 import { admissionError } from '../http/errors.ts'
 import type { PartLimits } from '../job/create-body.ts'
 import { type Callback, eventTo } from '../job/job.ts'

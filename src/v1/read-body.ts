@@ -4,7 +4,8 @@
  */
 
 import { isUtf8 } from 'node:buffer'
-import type { WantedLine, WrongLine } from '../batches/progress.ts'
+import type { WrongLine } from '../batches/progress.ts'
+import type { WantedLine } from '../batches/wanted-line.ts'
 import {
   bodyFingerprint,
   type CreateElement,
