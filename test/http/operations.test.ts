@@ -215,13 +215,16 @@ onEachStore(() => {
     const send = (method: string, path: string, headers: Record<string, string>) =>
       parley.request(path, { method, headers })
     const parts = (answer: Answer, name: string) => answer.headers.get(name)?.split(', ') ?? []
+    const { body: described } = await parley.get('/openapi.json')
+    const sent = new Set(['x-api-key', ...headersIn(described)])
+    assert.ok(sent.size > 1)
     for (const origin of [...origins, 'https://evil.example', 'https://app.example.evil.example', 'null']) {
       const isAllowed = origins.includes(origin)
       const preflight = await send('OPTIONS', MESSAGES, { origin, ...PREFLIGHT })
       const methods = isAllowed ? ['GET', 'POST', 'DELETE'] : []
       assert.deepEqual(parts(preflight, 'access-control-allow-methods'), methods)
       if (isAllowed) assert.equal(preflight.status, 204)
-      for (const name of ['x-api-key', 'content-type', 'idempotency-key', 'traceparent', 'user-agent']) {
+      for (const name of ['content-type', 'traceparent', 'user-agent', ...sent]) {
         assert.equal(parts(preflight, 'access-control-allow-headers').includes(name), isAllowed, name)
       }
       // The response depends on the origin, so a cache must not serve it for another origin.
@@ -285,3 +288,10 @@ onEachStore(() => {
     }
   })
 })
+
+/** The names of the headers that the operations of an OpenAPI document read. */
+function headersIn({ paths }: Answer['body']): string[] {
+  const operations = Object.values<object>(paths).flatMap((path) => Object.values(path))
+  const parameters = operations.flatMap(({ parameters = [] }) => parameters)
+  return parameters.filter((one) => one.in === 'header').map(({ name }) => String(name).toLowerCase())
+}

@@ -30,6 +30,9 @@ const createKey = (account: string, tier: string, ...more: readonly string[]) =>
   ...more,
 ]
 
+/** The longest label. Each of its characters has two UTF-16 units. */
+const LABEL = '🙂'.repeat(100)
+
 /** The tests share an installation and its server. The first key was created before the first start. */
 const place = await installation({ after })
 const created = await place.parley(createKey('first', 'user_pro'))
@@ -62,13 +65,13 @@ test('keys list --json is an array of keys with times in Unix seconds', async (t
   const listed = () => place.json(['keys', 'list']) as Promise<ListedKey[]>
   assert.deepEqual(await listed(), [])
   const before = Math.floor(Date.now() / 1000)
-  await place.output(createKey('ada', 'user_go', '--expires', '30', '--label', 'CI'))
+  await place.output(createKey('ada', 'user_go', '--expires', '30', '--label', LABEL))
   await place.output(createKey('bob', 'user_free'))
   const [ada, bob, ...others] = await listed()
   const names = ['id', 'account', 'label', 'tier', 'created_at', 'expires_at', 'revoked_at', 'last_used_at']
   assert.deepEqual([Object.keys(ada ?? {}), Object.keys(bob ?? {}), others], [names, names, []])
   assert.deepEqual([ada?.account, ada?.tier, bob?.account, bob?.tier], ['ada', 'user_go', 'bob', 'user_free'])
-  assert.deepEqual([ada?.label, bob?.label], ['CI', null])
+  assert.deepEqual([ada?.label, bob?.label], [LABEL, null])
   const createdAt = Number(ada?.created_at)
   assert.ok(createdAt >= before && createdAt <= Date.now() / 1000, `created at ${createdAt}`)
   assert.equal(ada?.expires_at, createdAt + 30 * 86_400)

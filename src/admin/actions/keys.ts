@@ -8,7 +8,7 @@ import { ACCOUNT_NAME, ACCOUNT_RULE, DEFAULT_TIERS, defined, strict, wholeSecond
 import { refusals, unknownTier } from '../refusals.ts'
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
-const LABEL = /^[^\x00-\x1f\x7f-\x9f]{1,100}$/
+const LABEL = /^[^\x00-\x1f\x7f-\x9f]{1,100}$/u
 
 const createKey = adminAction({
   what: 'make a key',

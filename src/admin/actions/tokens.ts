@@ -10,7 +10,7 @@ const DAY_MS = 86_400_000
 const MOST_DAYS = 36_500
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is about control characters
-const NAME = /^[^\x00-\x1f\x7f-\x9f]{1,64}$/
+const NAME = /^[^\x00-\x1f\x7f-\x9f]{1,64}$/u
 
 const createToken = adminAction({
   what: 'make an admin token',
