@@ -1,8 +1,10 @@
-/** Checks that every link from one of our documents to a file or a heading has a target. */
+/** Checks that the documents show every command, and that every link to a file or a heading has a target. */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import test from 'node:test'
+import type { Command } from 'commander'
+import { declareCommands } from '../../src/cli/program.ts'
 import { CLONE } from '../process/server-process.ts'
 
 const FOLDERS = ['.', 'client', 'clients/python', 'docs', 'examples', 'json-schema']
@@ -51,4 +53,20 @@ test('every link in a document has a target', () => {
     })
   })
   assert.deepEqual(broken, [])
+})
+
+test('a document shows each command', () => {
+  const named = (command: Command, path: string): readonly string[] =>
+    command.commands.length === 0
+      ? [path]
+      : command.commands.flatMap((one) => named(one, `${path} ${one.name()}`.trim()))
+  const commands = named(
+    declareCommands(() => {}),
+    '',
+  )
+  const text = documents('docs')
+    .map((path) => readFileSync(join(CLONE, path), 'utf8'))
+    .join('\n')
+  const missing = commands.filter((name) => !text.includes(`\`${name}`) && !text.includes(`parley ${name}`))
+  assert.deepEqual(missing, [], 'describe them in docs/command-line.md')
 })
