@@ -2,9 +2,8 @@
  * Shows how Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. A prepared
  * statement may use a custom or a generic plan, so both are read, in a transaction that is rolled back.
  */
-
 import pg from 'pg'
-import { WALK } from '../../src/store/postgres/claim-statements.ts'
+import { WALK } from '../../src/store/postgres/claim.ts'
 import { connectionSettings } from '../../src/store/postgres/database.ts'
 import { FRONT } from '../../src/store/route-places.ts'
 import { WALK_ROWS } from '../../src/store/store.ts'

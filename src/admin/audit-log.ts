@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
-import type { AccountOf, AuditStore } from '../store/audit-store.ts'
+import type { AccountOf, AuditStore } from '../store/operator-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
 import { Refusal } from './refusals.ts'
 import { messageOf } from './scrub.ts'

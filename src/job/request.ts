@@ -70,19 +70,26 @@ const callback = Type.Object(
   },
 )
 
-export const METADATA_BOUNDS = {
-  value: Type.String({ maxLength: 512 }),
-  pairs: { maxProperties: 16, propertyNames: { maxLength: 64 } },
-} as const
+const metadataValue = Type.String({ maxLength: 512 })
+const METADATA_KEYS = { maxProperties: 16, propertyNames: { maxLength: 64 } } as const
 
-const metadata = Type.Record(METADATA_BOUNDS.value, {
-  ...METADATA_BOUNDS.pairs,
+const metadata = Type.Record(metadataValue, {
+  ...METADATA_KEYS,
   title: 'Metadata',
   description:
     'Your own labels for the job, returned by reads with `?include=metadata`: up to 16 keys of 64 characters, with values of 512. Models do not see them.',
 })
 
 export type Metadata = Static<typeof metadata>
+
+/** The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters. */
+export const metadataFilter = Type.Optional(
+  Type.Record(metadataValue, {
+    ...METADATA_KEYS,
+    description: 'Only jobs whose `metadata` has all of these pairs, such as `metadata[customer]=acme`.',
+    examples: [{ customer: 'acme' }],
+  }),
+)
 
 const common = {
   model: Type.String({ description: 'A public model name, such as `gpt-auto` or `gpt-5-mini`.' }),

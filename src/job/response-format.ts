@@ -112,6 +112,22 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
+/** How many characters of a stored `response_format` contain its metadata: JSON writes a character as six at most. */
+export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
+
+/** A text that is in the stored metadata of each job with this pair, and hardly ever in that of other jobs. */
+export function pairText([key, value]: readonly [string, string]): string {
+  return `${JSON.stringify(key)}:${JSON.stringify(value)}`
+}
+
+/** @param storedJson at least the first `METADATA_CHARS` characters of a stored `response_format` */
+export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
+  const { metadataJson } = splitMetadata(storedJson)
+  if (metadataJson === null) return false
+  const stored: Metadata = JSON.parse(metadataJson)
+  return Object.entries(pairs).every(([key, value]) => Object.hasOwn(stored, key) && stored[key] === value)
+}
+
 /** Returns the record (null if there is none), and the text without metadata, trace and record. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null

@@ -2,8 +2,8 @@
  * The state of a job that was released after a run without an outcome, which the job's next run continues from: paid calls and
  * tokens, an answer to repair, tries and broken connections that count against the job, and how long it has waited.
  */
-import type { EarlierUsage } from '../job/earlier-usage.ts'
 import { type RawText, rawTextJson } from '../job/job.ts'
+import type { EarlierUsage } from '../job/results-without-call.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'
 
 /** The maximum number of call records in the receipt of a job that waits for a long time. */

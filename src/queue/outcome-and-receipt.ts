@@ -1,6 +1,11 @@
 /** What an execution returns, for the worker to settle: the outcome, the usage and the receipt. */
-import { type ReceiptFormat, receiptOfEarlier, TEXT_FORMAT, usageOfEarlier } from '../job/earlier-usage.ts'
 import type { ClaimedJob, JobError, Outcome, Usage } from '../job/job.ts'
+import {
+  type ReceiptFormat,
+  receiptOfEarlier,
+  TEXT_FORMAT,
+  usageOfEarlier,
+} from '../job/results-without-call.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { CallRecord } from '../upstreams/model-server.ts'

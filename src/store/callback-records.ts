@@ -1,15 +1,18 @@
-/** The SQL that searches and replays callbacks for operators, shared by both stores. */
+/** The rows of callbacks, and the SQL that searches and replays them for operators, shared by both stores. */
 import type { Callback } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
-import { URL_PREFIX, urlOf } from './callback-rows.ts'
+import { readSecrets } from './accounts.ts'
 import {
+  type AttemptRecord,
   type CallbackAttempt,
+  type CallbackBody,
   type CallbackDepth,
   type CallbackDetails,
   type CallbackFilter,
   type CallbackScan,
   type CallbackState,
   type CallbackSummary,
+  type DueCallback,
   type FailedFilter,
   MAX_COUNTED,
   type Replay,
@@ -17,6 +20,7 @@ import {
 import { AFTER_ALL, type Chunk, type Page, paginate } from './chunked-search.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
+import { readJobRecord } from './job-rows.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql, write } from './sql.ts'
 
@@ -173,4 +177,60 @@ function stateOf(row: Row): CallbackState {
 function readAttempts(row: Row): CallbackAttempt[] {
   const lines = textOf(row, 'attempts').split('\n')
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
+}
+
+/**
+ * How many characters of a stored callback contain its URL: a URL has at most 8,192 characters, and JSON may escape each of
+ * them. The rest of the callback can have megabytes.
+ */
+export const URL_PREFIX = 2 * 8192 + 100
+
+/**
+ * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs, which are
+ * never called; of those, this returns the beginning.
+ */
+function urlOf(row: Row): string {
+  const prefix = textOf(row, 'callback_prefix')
+  const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(prefix) ?? []
+  if (!escaped) throw new Error('a stored callback does not begin with its URL')
+  return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
+}
+
+/** One attempt as a line of JSON, which is appended to the log. */
+export function attemptLine(attempt: CallbackAttempt): string {
+  return `${JSON.stringify(attempt)}\n`
+}
+
+/** The columns that change when an attempt is recorded. */
+export function recordCells({ next, nowMs }: AttemptRecord) {
+  return {
+    dueAtMs: next.kind === 'due' ? next.atMs : null,
+    deliveredAtMs: next.kind === 'delivered' ? nowMs : null,
+    failedAtMs: next.kind === 'failed' ? nowMs : null,
+    uncounted: next.kind === 'due' && !next.counts ? 1 : 0,
+  }
+}
+
+/** Reads a row with `callback_prefix` and `body_bytes`. Its `attempt` includes the attempt that was just counted. */
+export function readDueCallback(row: Row): DueCallback {
+  return {
+    jobId: textOf(row, 'job_id'),
+    attempt: numberOf(row, 'attempt'),
+    tries: numberOf(row, 'tries'),
+    account: textOf(row, 'account'),
+    url: urlOf(row),
+    bodyBytes: numberOf(row, 'body_bytes'),
+    owedSinceMs: numberOf(row, 'owed_since_ms'),
+  }
+}
+
+/** Reads a row of the settled job with its callback, and with the account's secrets unless the account was deleted. */
+export function readCallbackBody(row: Row): CallbackBody {
+  const callback: Callback = JSON.parse(textOf(row, 'callback'))
+  return {
+    callback,
+    view: readJobRecord(row),
+    endedAtMs: numberOf(row, 'settled_at_ms'),
+    secrets: row.secret === null ? null : readSecrets(row),
+  }
 }

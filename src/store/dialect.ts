@@ -3,8 +3,8 @@
  * store's folder has its own, in a file of the same name.
  */
 import type { Status } from '../job/job.ts'
-import type { CancelJobs, CancelledOutcome } from './admin-action-store.ts'
 import type { BatchLine } from './batch-store.ts'
+import type { CancelJobs, CancelledOutcome } from './operator-store.ts'
 import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 

@@ -2,21 +2,17 @@
  * The SQL that cancels jobs, regardless of the node that holds them, and deletes finished jobs, shared by both stores. The
  * deletion of an account differs: see `delete.ts` in the folder of each store.
  */
-
-import { cancelledErrorJson, usageOfCancelled } from '../job/cancelled.ts'
 import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
   CANCELLED_ERROR_JSON,
   CANCELLED_USAGE_JSON,
-  type CancelJobs,
-  type Cancelled,
-  type CancelledOutcome,
-  type Deleted,
-  type DeletedJobs,
-} from './admin-action-store.ts'
+  cancelledErrorJson,
+  usageOfCancelled,
+} from '../job/results-without-call.ts'
 import type { Dialect } from './dialect.ts'
 import { hasExpired, IS_JOB } from './job-rows.ts'
+import type { CancelJobs, Cancelled, CancelledOutcome, Deleted, DeletedJobs } from './operator-store.ts'
 import type { OwnCancel, OwnDeleted, OwnDeletion } from './own-job-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { raw, type Steps, sql, write } from './sql.ts'

@@ -5,8 +5,16 @@
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
-import { hasMetadata, METADATA_CHARS, pairText } from '../job/metadata-filter.ts'
-import { BEFORE_METADATA, batchOf, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
+import {
+  BEFORE_METADATA,
+  batchOf,
+  formatParts,
+  hasMetadata,
+  METADATA_CHARS,
+  pairText,
+  splitMetadata,
+  splitOptions,
+} from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './chunked-search.ts'
 import { storedTextOf, storedTextOrNull } from './compressed-text.ts'

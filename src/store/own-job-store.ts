@@ -1,7 +1,7 @@
 /** The part of the storage contract with which accounts cancel, delete and read their own jobs. */
 import type { InputPrices } from '../job/cost.ts'
-import type { Cancelled, Deleted } from './admin-action-store.ts'
 import type { Expiry } from './expiry.ts'
+import type { Cancelled, Deleted } from './operator-store.ts'
 
 export interface OwnJobStore {
   /**

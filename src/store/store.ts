@@ -4,16 +4,14 @@
  * - `account-store.ts`: accounts, their keys and secrets, and admin tokens
  * - `callback-store.ts`: pending callbacks, and how operators see and replay them
  * - `node-store.ts`: leases of nodes, and what other nodes report
- * - `usage-store.ts`: what accounts have used
+ * - `usage-store.ts`: what accounts have used, and jobs that wait for the budget of their account
  * - `file-store.ts`: files of accounts, in pieces
  * - `batch-store.ts`: batches of accounts, whose lines and results are in files
- * - `cost-cap-store.ts`: jobs that wait for the budget of their account
  * - `held-request-store.ts`: held requests, and how repeated requests join their jobs
  * - `job-search-store.ts`: jobs as operators see them
- * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
+ * - `operator-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing, the audit log
  * - `rerun-store.ts`: reruns of finished jobs
  * - `own-job-store.ts`: how accounts cancel, delete and read their own jobs
- * - `audit-store.ts`: the audit log
  *
  * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
  *
@@ -28,19 +26,17 @@
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore, AdminTokenStore } from './account-store.ts'
-import type { AdminActionStore } from './admin-action-store.ts'
-import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackStore } from './callback-store.ts'
-import type { CostCapStore } from './cost-cap-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { FileStore } from './file-store.ts'
 import type { HeldRequestStore } from './held-request-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
+import type { AdminActionStore, AuditStore } from './operator-store.ts'
 import type { OwnJobStore } from './own-job-store.ts'
 import type { RerunStore } from './rerun-store.ts'
-import type { UsageStore } from './usage-store.ts'
+import type { CostCapStore, UsageStore } from './usage-store.ts'
 
 export interface Store
   extends AccountStore,

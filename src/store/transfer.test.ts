@@ -19,8 +19,8 @@ import {
   TURN,
 } from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
-import { BUDGET_ROUTE } from './cost-cap-store.ts'
 import { openStore, openTransferSource } from './open.ts'
+import { BUDGET_ROUTE } from './usage-store.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
   const { file, population } = await populated(t)

@@ -2,11 +2,12 @@
  * The SQL for the usage of accounts, for what they have open and stored, and for jobs that wait for a budget, shared by both
  * stores.
  */
-import { BUDGET_QUEUES } from './cost-cap-store.ts'
+
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, read, type Sql, type Steps, sql, type Value } from './sql.ts'
 import {
+  BUDGET_QUEUES,
   MAX_OPEN_COUNTED,
   type QuotaUse,
   type UsageRecord,

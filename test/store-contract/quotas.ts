@@ -1,8 +1,8 @@
 /** What every store guarantees about quotas: the sums of an account are its open jobs and the bytes of its stored texts. */
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
+import { CACHE_HIT_RECEIPT_JSON } from '../../src/job/results-without-call.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/chunked-search.ts'
-import { CACHE_HIT_RECEIPT_JSON } from '../../src/store/results-without-run.ts'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, COMPLETED, claimOf, DAY_MS, newJob, now, type On } from './fixtures.ts'
 import { accept, addAccounts, addEnded, addQueued, claimNext, settle, storeEnded } from './steps.ts'

@@ -3,8 +3,8 @@
  * money; and about jobs that wait for the budget of their account.
  */
 import assert from 'node:assert/strict'
-import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/cost-cap-store.ts'
 import type { Settlement, Store } from '../../src/store/store.ts'
+import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/usage-store.ts'
 import {
   acceptance,
   DAY_MS,

@@ -4,9 +4,13 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
+import {
+  CACHE_HIT_RECEIPT_JSON,
+  CACHE_HIT_USAGE,
+  FREE_CACHE_HIT_USAGE,
+} from '../../job/results-without-call.ts'
 import { storedTextOrNull } from '../compressed-text.ts'
 import { Failed } from '../group-commit.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
 import {
   type Acceptance,
@@ -22,8 +26,7 @@ import { requestBytesOf } from '../stored-bytes.ts'
 import { arrays, NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
 import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
-import type { PostgresParts } from './parts.ts'
-import { MAX_WEIGHT } from './parts.ts'
+import { MAX_WEIGHT, type PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'

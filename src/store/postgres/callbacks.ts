@@ -2,10 +2,15 @@
  * Pending callbacks in Postgres, and how the callback that reports the end of a batch is stored. Concurrent calls share
  * statements.
  */
-
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
-import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
+import {
+  attemptLine,
+  readCallbackBody,
+  readDueCallback,
+  recordCells,
+  URL_PREFIX,
+} from '../callback-records.ts'
 import {
   type AttemptRecord,
   BODY_READ_BYTES,

@@ -1,8 +1,9 @@
 /** Cancels jobs in Postgres and informs the nodes that hold them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
+import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'
 import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
+import type { CancelledOutcome } from '../operator-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
 import { outcomeBytes } from '../stored-bytes.ts'

@@ -1,17 +1,16 @@
 /** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
-
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { sql } from '../sql.ts'
-import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim.ts'
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { POSTGRES } from './dialect.ts'
+import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './expire.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
-import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000

@@ -1,7 +1,7 @@
 /** Cost caps in Postgres: which requests would exceed them, and the jobs that wait for the budget of their account. */
 import { monthOf } from '../../job/month.ts'
-import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../cost-cap-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
+import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../usage-store.ts'
 import type { Statement } from './database.ts'
 import { isInLane, queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
 import type { PostgresParts } from './parts.ts'

@@ -3,7 +3,7 @@
  * possible.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
+import type { AccountDeleted, AdminActionStore } from '../operator-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage.ts'

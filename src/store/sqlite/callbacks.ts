@@ -1,8 +1,7 @@
 /** Pending callbacks in SQLite, and how the callback that reports the end of a batch is stored. */
-
 import type { BatchReport, BatchStep } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
-import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
+import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-records.ts'
 import {
   type CallbackBody,
   DELIVERY_QUEUES,

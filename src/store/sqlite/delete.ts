@@ -1,5 +1,5 @@
 /** Deletes the rows of finished jobs and of whole accounts in SQLite. Their bytes stay in free pages until a scrub (`scrub.ts`). */
-import type { AccountDeleted } from '../admin-action-store.ts'
+import type { AccountDeleted } from '../operator-store.ts'
 import { type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'

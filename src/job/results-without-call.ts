@@ -1,0 +1,141 @@
+/**
+ * The usage, receipt and error of a job that finishes without another call to a model: a cached response completes it, it is
+ * overdue, or it is cancelled. `queue/earlier-runs.ts` stores what counts of its earlier runs. Unlike that file, the stores can
+ * import this one.
+ */
+import { sumOfCosts } from './amount.ts'
+import { type JobError, NO_USAGE, type Usage } from './job.ts'
+import type { FormatParts } from './response-format.ts'
+
+/** The part of a receipt about the format of the answer. */
+export interface ReceiptFormat {
+  readonly form: FormatParts['kind']
+  readonly strict?: boolean
+  /** JSON pointers to parts of the schema that were not checked. */
+  readonly ignored?: readonly string[]
+}
+
+export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
+
+export interface EarlierUsage {
+  /** The number of all calls. */
+  readonly calls: number
+  /** The latest calls, in the form of receipts. */
+  readonly records: readonly unknown[]
+  readonly inputTokens: number
+  readonly outputTokens: number
+  /** Absent if none were cached. Versions up to 0.3 did not store it. */
+  readonly cachedTokens?: number
+  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
+  readonly cost?: number
+  /** Absent for text. Versions up to 0.4.0 did not store it. */
+  readonly format?: ReceiptFormat
+  /** The answer to repair; absent if there is none. */
+  readonly repair?: unknown
+}
+
+const NOTHING: EarlierUsage = { calls: 0, records: [], inputTokens: 0, outputTokens: 0 }
+
+export function readEarlierUsage(earlierJson: string | null): EarlierUsage {
+  return { ...NOTHING, ...(earlierJson !== null && JSON.parse(earlierJson)) }
+}
+
+/** The usage of a job that finishes without another call. */
+export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
+  const { calls, inputTokens, outputTokens, cachedTokens, cost } = earlier
+  return {
+    ...NO_USAGE,
+    calls,
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+    ...(cachedTokens !== undefined && { cached_input_tokens: cachedTokens }),
+    ...(cost !== undefined && { cost }),
+  }
+}
+
+/** The receipt of a job that finishes without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
+export function receiptOfEarlier<Call, Repair>(
+  earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
+    readonly records: readonly Call[]
+    readonly repair?: Repair
+  },
+) {
+  const { calls, records, format = TEXT_FORMAT, repair } = earlier
+  const omitted = calls - records.length
+  return {
+    ...format,
+    calls: records,
+    ...(omitted > 0 && { calls_omitted: omitted }),
+    ...(repair !== undefined && { repair }),
+  }
+}
+
+/** The usage of a job that a cached response completed. */
+export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
+/** `CACHE_HIT_USAGE` of a job whose model has a price. */
+export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
+/** The receipt of a job that a cached response completed, in the form that `queue/outcome-and-receipt.ts` writes. */
+export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
+
+/** The usage and receipt of an overdue job, in the form that `queue/outcome-and-receipt.ts` writes. */
+export function overdueResult(
+  earlierJson: string | null,
+  isPriced: boolean,
+): { usage: Usage; receiptJson: string } {
+  const earlier = { ...(isPriced && { cost: 0 }), ...readEarlierUsage(earlierJson) }
+  return { usage: usageOfEarlier(earlier), receiptJson: JSON.stringify(receiptOfEarlier(earlier)) }
+}
+
+export type CancelledBy = 'caller' | 'operator'
+
+const MESSAGES: Readonly<Record<CancelledBy, string>> = {
+  caller: 'The caller cancelled the job.',
+  operator: 'An operator of the service cancelled the job.',
+}
+
+/** The error in the form in which it is stored and sent. */
+export function cancelledErrorJson(by: CancelledBy): string {
+  const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
+  return JSON.stringify(error)
+}
+
+/** Whether this is the error of a cancelled job, in the form of any version. */
+export function isCancelledError(errorJson: string | null): boolean {
+  return errorJson?.startsWith('{"code":"cancelled"') === true
+}
+
+/** The facts that determine the usage of a job that its caller cancels. */
+interface CancelledRun {
+  readonly isHeld: boolean
+  readonly inputTokens: number
+  /** The cost of one call with these tokens, in millionths of the currency; null if the model has no price. */
+  readonly inputCost: number | null
+  /** The usage of earlier runs, which `queue/earlier-runs.ts` writes; null if there were none. */
+  readonly earlierJson: string | null
+}
+
+/**
+ * The usage of the job, as JSON text. If a node holds the job, a call counts with its input tokens, because the model server
+ * will most likely bill for it.
+ */
+export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
+  const earlier = readEarlierUsage(earlierJson)
+  const isPriced = inputCost !== null || earlier.cost !== undefined
+  const cost = sumOfCosts(earlier.cost ?? 0, isHeld ? (inputCost ?? 0) : 0)
+  const usage = usageOfEarlier({
+    ...earlier,
+    calls: earlier.calls + (isHeld ? 1 : 0),
+    inputTokens: earlier.inputTokens + (isHeld ? inputTokens : 0),
+    ...(isPriced && { cost }),
+  })
+  return JSON.stringify(usage)
+}
+
+/** The stored outcome of a job that an operator cancelled. */
+export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
+export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
+/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores a cost. */
+export function pricedUsageJson(usageJson: string): string {
+  return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
+}
+export const CANCELLED_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
