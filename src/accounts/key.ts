@@ -28,17 +28,16 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the text has the shape and the checksum of a key. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }
 
-/** Returns the hash that the database stores. A fast hash without a salt is safe here, because the key is long and random. */
+/** A fast hash without a salt is safe, because a key is long and random. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }
 
-/** Returns an ID for a key, for lists and commands. It grants no access. */
+/** Returns an ID that names a key in lists and commands. It grants no access. */
 export function makeKeyId(): string {
   return `key_${randomBytes(8).toString('hex')}`
 }
@@ -54,14 +53,14 @@ function checksum(text: string): string {
 }
 
 const DAY_MS = 86_400_000
-/** The maximum lifetime of a key in days: a hundred years. */
+/** A hundred years. */
 export const MOST_DAYS = 36_500
 
 interface IssueRequest {
   readonly account: string
   readonly tier: string
   readonly label?: string | null
-  /** Days until the key expires; null if it never does. */
+  /** Null if the key never expires. */
   readonly expiresDays: number | null
   readonly nowMs: number
 }
@@ -70,7 +69,7 @@ type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: string }
 
-/** Issues a key. The key itself is not stored, so it can only be shown now. */
+/** Issues a key. Only its hash is stored, so show the key to the operator now. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -88,7 +87,10 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }
 
-/** Issues a key that replaces another one, which still works during the grace period. The new key can only be shown now. */
+/**
+ * Issues a key that replaces another one, which still works during the grace period. Only its hash is stored, so show the new
+ * key to the operator now.
+ */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,
   keyId: string,
@@ -100,12 +102,11 @@ export async function rotateKey(
   return { ...rotated, key }
 }
 
-/** Returns when a key that is issued now will expire; null if it never does. */
+/** Returns null if the key never expires. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }
 
-/** Gives the account a new signing secret; see `AccountStore.rotateSecret`. */
 export function rotateSecret(store: AccountStore, account: string, nowMs: number): Promise<boolean> {
   return store.rotateSecret(account, makeSecret(), nowMs)
 }

@@ -16,13 +16,13 @@ export type Answer =
       readonly errors: readonly string[]
       readonly raw: RawText
     }
-  /** It is not known whether the answer is valid, because checking it against the schema takes more work than permitted. */
+  /** The answer may be valid, but checking it against the schema takes more work than permitted. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
   /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** Maximum steps of the check (`StepBudget`). */
+  /** Maximum work of the check (`StepBudget`). */
   readonly steps: number
 }
 
@@ -34,7 +34,7 @@ export type AnswerVerdict =
   /** The check reached its limit of steps. The reason is a message for the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
-/** @param formatJson the job's `response_format` */
+/** @param formatJson the job's stored `response_format` */
 export function judgeAnswer(
   text: string,
   formatJson: string,
@@ -90,26 +90,26 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** The start and end of what may be JSON, without white space around it. */
+/** The position of a text that may be JSON, without white space around it. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** What follows the characters of an opening fence: the name of a language, and a line break. */
+/** The rest of the line of an opening fence: the name of a language. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
-/** How many characters a fence may be indented. */
+/** A line with more indentation is not a fence. */
 const MAX_INDENT = 8
 
 const THOUGHTS = '<think>'
 const THOUGHTS_END = '</think>'
 
-/** The whole text without leading thoughts and without a fence around it. */
+/** Returns the whole text without leading thoughts and without a fence around it. */
 function wholeJson(text: string): Bounds {
   return withoutFence(text, trimmedBounds(text, thoughtsEnd(text), text.length))
 }
 
 /**
- * Where the JSON may be if it is not the whole text, most likely first: in the only fenced block, with prose around it, or
- * after thoughts whose start is in the server's chat template, so that the text contains only their end.
+ * Returns where the JSON may be if it is not the whole text, most likely first: in the only fenced block, with prose around it,
+ * or after thoughts. If the server's chat template contains the start of the thoughts, the text contains only their end.
  */
 function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)
@@ -133,7 +133,7 @@ function withoutFence(text: string, [start, end]: Bounds): Bounds {
     : trimmedBounds(text, inside, end - FENCE.length)
 }
 
-/** The contents of the fenced block, if there is exactly one. A fence inside of JSON never starts a line. */
+/** Returns the contents of the fenced block if there is exactly one. A fence inside of JSON never starts a line. */
 function onlyBlock(text: string, from: number): Bounds | null {
   const fences: number[] = []
   for (let at = text.indexOf(FENCE, from); at !== -1; at = text.indexOf(FENCE, at + FENCE.length)) {
@@ -171,7 +171,7 @@ const EMPTY = '(no answer)'
 /**
  * Returns the messages, the wrong answer, its errors, and the schema again. The schema may be far above, or only in
  * `response_format`, which some servers do not show to the model.
- * @param formatJson the job's `response_format`
+ * @param formatJson the job's stored `response_format`
  */
 export function repairRequest(
   messagesJson: string,

@@ -7,21 +7,21 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** The `Usage` as JSON text; null until the job has finished. */
+  /** A `Usage`; null until the job has finished. */
   readonly usageJson: string | null
-  /** Whether the job waits for the budget of its account; absent if that is not known. */
+  /** True if the job waits for the budget of its account; absent if that is not known. */
   readonly waitsForBudget?: boolean
 }
 
-/** What a response or callback can contain in addition to the specification, if the caller requests it. */
+/** What a response or callback contains only if the caller requests it. */
 export const INCLUDES = ['usage', 'metadata'] as const
 export type Include = (typeof INCLUDES)[number]
 
-/** By job ID: the metadata as JSON text. Jobs without metadata are missing. */
+/** By job ID, as JSON text. Jobs without metadata are missing. */
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
-/** The `data` object of a response that reads a job, as JSON text. */
+/** Returns the `data` object of a response that reads a job. */
 export function jobRecordJson(
   record: JobRecord,
   include: readonly Include[] = [],
@@ -37,7 +37,7 @@ export function jobRecordJson(
     : `${json}${usage}}`
 }
 
-/** The usage that a caller sees. It omits the name of the upstream, which only operators should know. */
+/** The usage that a caller sees. The name of the upstream is omitted, because only operators should know it. */
 export interface UsageView extends Omit<Usage, 'target' | 'finish_reason'> {
   readonly model: string | null
   readonly cached_input_tokens: number
@@ -73,12 +73,15 @@ export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
 }
 
 /**
- * How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. `incomplete`: the answer was
+ * How a finished job ended, for APIs that distinguish more than the statuses of SPEC §2.5. `incomplete`: the answer was
  * truncated, or the model's content policy withheld it.
  */
 type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/** Call this only for a finished job. A failed job is `incomplete` if it failed because its answer was truncated. */
+/**
+ * Call this only for a finished job. A job is `incomplete` even if it failed, for example because its truncated answer was not
+ * valid JSON.
+ */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

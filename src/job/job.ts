@@ -1,29 +1,25 @@
-/** Defines a job; docs/glossary.md explains the words. This folder uses no clock, database or network. */
+/** What a job is. docs/glossary.md explains the words. This folder uses no clock, database or network. */
 
 import type { Priority } from './priority.ts'
 
-/** The four statuses that a read may return (SPEC §2.5). */
+/** The statuses that a read may return (SPEC §2.5). */
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'
 
-/** The roles of messages (SPEC §2.3). A conversation may mix all four. */
+/** The roles of messages (SPEC §2.3). A conversation may mix all of them. */
 export const ROLES = ['system', 'developer', 'assistant', 'user'] as const
 export type Role = (typeof ROLES)[number]
 
-/** A message (SPEC §2.3). Its `content` may be empty. */
+/** SPEC §2.3. The content may be empty. */
 export interface Message {
   readonly role: Role
   readonly content: string
 }
 
-/**
- * The format of the answer (SPEC §2.2). `schema` is the JSON value that the caller sent, and was checked when the job was
- * created.
- */
+/** The format of the answer (SPEC §2.2). The schema is what the caller sent; it was checked when the job was created. */
 export type ResponseFormat =
   | { readonly format: 'text' }
   | { readonly format: 'json'; readonly schema?: SchemaObject }
 
-/** A caller's JSON Schema object, as parsed. */
 export type SchemaObject = { readonly [keyword: string]: unknown }
 
 /**
@@ -33,11 +29,14 @@ export interface Callback {
   readonly url: string
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
-  /** What else the body contains about the job (`job-record.ts`); absent for nothing. */
+  /** What the body contains in addition (`job-record.ts`); absent for nothing. */
   readonly include?: readonly ('usage' | 'metadata')[]
-  /** Makes the body an event, which contains only the job's ID and ending; absent for the body of SPEC §6. */
+  /**
+   * If present, the body is an event, which contains only the job's ID and how the job ended. Otherwise it is the body of SPEC
+   * §6.
+   */
   readonly event?: CallbackEvent
-  /** The trace to which the job belongs; absent for none. */
+  /** The W3C trace to which the job belongs; absent for none. */
   readonly traceparent?: string
 }
 
@@ -47,32 +46,30 @@ export interface Callback {
 export interface CallbackEvent {
   readonly of: string
   readonly idPrefix: string
-  /** The rest of the type; absent if the ending of the job determines it. */
+  /** The rest of the event's type; absent if the end of the job determines it. */
   readonly ending?: string
 }
 
-/** A callback that reports only what has finished, and how. */
+/** Returns a callback whose body is an event without a result. */
 export function eventTo(url: string, event: CallbackEvent): Callback {
   return { url, headers: {}, payloadJson: 'null', event }
 }
 
-/** The stored text of a callback. The URL comes first, so that the payload need not be read to find it. */
+/** Returns the stored text of a callback. The URL comes first, so that it is found without reading the payload. */
 export function callbackText({ url, headers, payloadJson, include, event, traceparent }: Callback): string {
   return JSON.stringify({ url, headers, payloadJson, include, event, traceparent })
 }
 
-/** A job with everything that its execution needs. */
 export interface Job {
   /** UUIDv7: its first 48 bits are the time of creation, so jobs are stored in order of time. */
   readonly id: string
   readonly account: string
-  /** The account's tier when the job was created; `gpt-auto` chooses from this tier's models. */
+  /** The account's tier when the job was created. `gpt-auto` chooses from this tier's models. */
   readonly tier: string
-  /** The public model name in the request. */
   readonly model: string
   /**
-   * The messages as JSON text. It is written once and used for the store, the fingerprint and the call. A parsed conversation
-   * would take many times the memory, and parsing it would block the event loop.
+   * The messages as JSON text, which is written once and used for the store, the fingerprint and the call. A parsed
+   * conversation would take many times the memory, and parsing it would block the event loop.
    */
   readonly messagesJson: string
   /**
@@ -80,35 +77,41 @@ export interface Job {
    * request; `response-format.ts` separates them.
    */
   readonly responseFormatJson: string
-  /** How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds; 0: not at all. */
+  /**
+   * How long the answer is cached for identical jobs (SPEC §2.1 `message_cache_ttl`), in whole milliseconds; 0 for not at all.
+   */
   readonly cacheTtlMs: number
   /** The text from `callbackText`; null if the job has no callback. */
   readonly callbackJson: string | null
   readonly createdAtMs: number
-  /** The number of input tokens: counted, or an upper bound. */
+  /** Counted, or an upper bound. */
   readonly inputTokens: number
   /** Absent for `normal`. */
   readonly priority?: Priority
-  /** If the job has not finished by this time, it fails; absent for no deadline. */
+  /** A job that has not finished by this time fails; absent for no deadline. */
   readonly deadlineMs?: number
-  /** The maximum cost in millionths of the currency, until the real cost is known; absent if the model has no price. */
+  /**
+   * The maximum cost in millionths of the currency; absent if the model has no price. It counts until the job finishes and the
+   * real cost is known.
+   */
   readonly reserved?: number
 }
 
-/** A job that a node holds. Every write about it names the attempt, so that an earlier holder cannot change anything. */
+/** A job that a node holds. Every write about the job names the attempt, so that an earlier holder cannot change anything. */
 export interface ClaimedJob extends Job {
-  /** 1 for the first claim of the job. Each later claim adds 1. */
+  /** The number of claims of the job, including this one. */
   readonly attempt: number
   /**
-   * How many crashes count against the job: the first one if a node held the job, later ones only if its start was recorded.
+   * How many crashes count against the job. The first one counts if a node held the job, later ones only if the start of the
+   * job was recorded.
    */
   readonly crashCount: number
   /**
-   * Whether the last crash that counted against the job counted against no other job of its node. If the job was already a
+   * True if the last crash that counts against the job counts against no other job of its node. If the job was already a
    * suspect, only other suspects matter.
    */
   readonly crashedAlone: boolean
-  /** The state of earlier runs (`queue/earlier-runs.ts`); absent if no run has stored any. */
+  /** What is stored about earlier runs (`queue/earlier-runs.ts`); absent if nothing is. */
   readonly earlierJson?: string
 }
 
@@ -128,26 +131,26 @@ export interface JobError {
   readonly code: FailureCode
   /** A full sentence for people. */
   readonly message: string
-  /** The HTTP status of the upstream's response, if there was one. */
+  /** The HTTP status of the upstream's response; absent if there was none. */
   readonly upstream_status?: number
-  /** The upstream's own message, truncated to a few hundred characters. */
+  /** The upstream's message, truncated to a few hundred characters. */
   readonly upstream_message?: string
-  /** For `cancelled`: who cancelled it. Versions up to 0.2.0 did not store it. */
+  /** Only for `cancelled`. Versions up to 0.2.0 did not store it. */
   readonly cancelled_by?: 'caller' | 'operator'
-  /** For `validation_error`: how the answer violates the schema. */
+  /** Only for `validation_error`: how the answer violates the schema. */
   readonly errors?: readonly string[]
-  /** For `validation_error` and `answer_not_checked`: the model's text. */
+  /** Only for `validation_error` and `answer_not_checked`: the model's text. */
   readonly raw_text?: RawText
 }
 
-/** A model's text. A long one is JSON text, because a thread has already escaped it. */
+/** A model's text. A long text is already JSON text, because a thread has escaped it. */
 export type RawText = string | { readonly json: string }
 
 export function rawTextJson(text: RawText): string {
   return typeof text === 'string' ? JSON.stringify(text) : text.json
 }
 
-/** The error in the form in which it is stored and sent. */
+/** Returns the error as it is stored and sent. */
 export function errorJson(error: JobError): string {
   const { raw_text, ...rest } = error
   if (raw_text === undefined) return JSON.stringify(rest)
@@ -159,14 +162,14 @@ export type Outcome =
   | { readonly status: 'completed'; readonly contentJson: string }
   | { readonly status: 'failed'; readonly error: JobError }
 
-/** The usage of a job over all runs. It is stored in the same transaction as the outcome. */
+/** The usage of a job over all runs. The transaction that stores the outcome also stores it. */
 export interface Usage {
   /** The target of the last call, as `upstream/model`; null if the last run made no call, or was stopped between calls. */
   readonly target: string | null
-  /** Tokens as upstreams counted them, summed over all calls. */
+  /** Tokens of all calls, as upstreams counted them. */
   readonly input_tokens: number
   readonly output_tokens: number
-  /** How many of the input tokens the upstream had cached; absent for none. */
+  /** Input tokens that the upstream had cached; absent for none. */
   readonly cached_input_tokens?: number
   /** Present if the answer was truncated at a length limit. Versions up to 0.3 did not store it. */
   readonly finish_reason?: 'length'
@@ -175,11 +178,10 @@ export interface Usage {
   /** Calls to upstreams, including failed ones. */
   readonly calls: number
   readonly cache_hit: boolean
-  /** Whether the answer is the result of a repair. False for a failed job. */
+  /** True if the answer is the result of a repair. False for a failed job. */
   readonly repaired: boolean
 }
 
-/** The usage of a job that finished without a call. */
 export const NO_USAGE: Usage = {
   target: null,
   input_tokens: 0,

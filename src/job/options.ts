@@ -1,4 +1,7 @@
-/** The options of a job, which control how the model writes its answer. Options that the caller omits are not sent. */
+/**
+ * The options of a job, which control how the model writes its answer. An option that the caller omits is not sent to the model
+ * server.
+ */
 import { type Static, Type } from '../typed-schema.ts'
 
 const MAX_STOP = { items: 4, length: 256 } as const
@@ -70,7 +73,7 @@ export type JobOptions = Static<typeof jobOptions>
 /** The names of all options, in the order in which a job stores them. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** The first of the job's options that a model server's message names; null if it names none. */
+/** Returns the first of the job's options that a model server's error message names; null if it names none. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

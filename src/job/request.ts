@@ -1,4 +1,4 @@
-/** The schema of a job creation object (SPEC §2.1 to §2.4). Its descriptions are also the documentation. */
+/** The schema of a job creation object (SPEC §2.1 to §2.4). The API reference is generated from its descriptions. */
 import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-rules.ts'
 import { ROLES } from './job.ts'
@@ -6,7 +6,6 @@ import { INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
 import { PRIORITIES } from './priority.ts'
 
-/** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
 
 const strict = { additionalProperties: false } as const
@@ -82,7 +81,10 @@ const metadata = Type.Record(metadataValue, {
 
 export type Metadata = Static<typeof metadata>
 
-/** The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters. */
+/**
+ * The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters, such as
+ * `metadata[customer]`.
+ */
 export const metadataFilter = Type.Optional(
   Type.Record(metadataValue, {
     ...METADATA_KEYS,
@@ -123,7 +125,6 @@ const common = {
   ),
 }
 
-/** The body of a request that creates one job. */
 export const singleCreate = Type.Object(
   {
     ...common,
@@ -147,7 +148,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields that only the other way of creating jobs has, with the rest of the error message. */
+/** Fields of batch elements that single creates lack, and the reverse, with the end of the error message. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

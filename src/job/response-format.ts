@@ -1,4 +1,7 @@
-/** Takes apart the JSON text of a stored `response_format` without parsing the schema in it, and puts it together. */
+/**
+ * Takes apart the JSON text of a stored `response_format` without parsing the schema in it, and puts it together. The options,
+ * metadata, trace and record of a job are members of this text, so that they are stored, counted and copied with it.
+ */
 import { valueEnd } from '../json-text/scan-json.ts'
 import type { BatchOfJob } from './job-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
@@ -6,26 +9,24 @@ import type { Metadata } from './request.ts'
 
 export type FormatParts =
   | { readonly kind: 'text' }
-  /** Any JSON value. */
+  /** Any JSON value is valid. */
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
-/** The stored text of the most common format. */
 export const TEXT_JSON = '{"format":"text"}'
 export const TEXT = { kind: 'text' } as const
-/** The schema of any object: what OpenAI's format `json_object` means. */
+/** The schema of any object, which is what OpenAI's format `json_object` means. */
 export const ANY_OBJECT = { type: 'object' } as const
 export const ANY_OBJECT_JSON = JSON.stringify(ANY_OBJECT)
 const ANY_JSON: FormatParts = { kind: 'json' }
 
-/** Callers may write the two members in either order. */
+/** Callers may write the members in either order. */
 const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
 /**
- * @param storedJson a stored `response_format`, in the form that `withOptions`, `withRecord`, `withTraceparent` and
- * `withMetadata` write
+ * @param storedJson a stored `response_format`, as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write it
  */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
@@ -41,8 +42,7 @@ export function formatParts(storedJson: string): FormatParts {
 }
 
 /**
- * Returns a `response_format` in its stored form: the options, if any, are its first member. As a part of this one text, they
- * are stored, counted, compared and copied with it.
+ * Adds the options, if any, as the first member.
  * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
  */
 export function withOptions(formatJson: string, options: JobOptions): string {
@@ -56,14 +56,14 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-/** The start of a stored `response_format` with a record, but without metadata or a trace. */
+/** The start of a text with a record, but without metadata or a trace. */
 export const BEFORE_RECORD = '{"request":'
 
-/** The start of a stored `response_format` with metadata. */
 export const BEFORE_METADATA = '{"metadata":'
 
 /**
- * Adds a record: what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
+ * Adds a record: what an API must remember of the request to show it to the caller again. The record does not affect how the
+ * job runs.
  * @param storedJson the result of `withOptions`
  * @param recordJson a JSON object
  */
@@ -71,34 +71,33 @@ export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
 }
 
-/** Adds the batch to a record, or creates a record. */
 export function withBatch(recordJson: string | undefined, batch: BatchOfJob): string {
   const json = `{"batch":${JSON.stringify(batch)}}`
   return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
 }
 
-/** Returns the batch; null if the job is not a line of a batch. */
+/** Returns null if the job is not a line of a batch. */
 export function batchOf(storedJson: string): BatchOfJob | null {
   const { recordJson } = splitRecord(storedJson)
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
 }
 
-/** The start of a stored `response_format` with a trace, but without metadata. */
+/** The start of a text with a trace, but without metadata. */
 export const BEFORE_TRACE = '{"traceparent":'
 
-/** Adds the trace to which the job belongs. Only metadata comes before it. */
+/** Adds the W3C trace to which the job belongs. Only metadata comes before it. */
 export function withTraceparent(storedJson: string, traceparent: string): string {
   return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
 }
 
-/** The trace to which the job belongs; null if none is stored. */
+/** Returns null if no trace is stored. */
 export function traceparentOf(storedJson: string): string | null {
   if (storedJson === TEXT_JSON) return null
   const [traceJson] = splitFirst(splitFirst(storedJson, BEFORE_METADATA)[1], BEFORE_TRACE)
   return traceJson === null ? null : JSON.parse(traceJson)
 }
 
-/** Adds metadata to a stored `response_format`, as its first member. */
+/** Adds metadata as the first member. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
@@ -112,10 +111,10 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
-/** How many characters of a stored `response_format` contain its metadata: JSON writes a character as six at most. */
+/** Metadata ends within this many characters of the text, because JSON writes each of its characters as at most six. */
 export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
 
-/** A text that is in the stored metadata of each job with this pair, and hardly ever in that of other jobs. */
+/** Returns a text that the stored metadata contains if it has this pair, and hardly ever otherwise. */
 export function pairText([key, value]: readonly [string, string]): string {
   return `${JSON.stringify(key)}:${JSON.stringify(value)}`
 }
@@ -137,7 +136,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** Returns the options (null if there are none), and the format without anything else. */
+/** Returns the options (null if there are none), and the format without any added member. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
@@ -147,12 +146,12 @@ export function splitOptions(storedJson: string): {
 }
 
 /**
- * Returns the value of the first member, and the text without this member. The value is null if the text starts with another
- * member.
+ * Returns the value of the first member, and the text without this member. The value is null if the first member is another
+ * one.
  */
 function splitFirst(json: string, before: string): [string | null, string] {
   if (!json.startsWith(before)) return [null, json]
   const end = valueEnd(json, before.length)
-  // The remaining text starts after the comma that follows the value.
+  // Skips the comma after the value.
   return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

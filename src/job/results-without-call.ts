@@ -1,13 +1,13 @@
 /**
  * The usage, receipt and error of a job that finishes without another call to a model: a cached response completes it, it is
- * overdue, or it is cancelled. `queue/earlier-runs.ts` stores what counts of its earlier runs. Unlike that file, the stores can
- * import this one.
+ * overdue, or it is cancelled. Its earlier runs count, as `queue/earlier-runs.ts` stores them. The stores cannot import that
+ * file.
  */
 import { sumOfCosts } from './amount.ts'
 import { type JobError, NO_USAGE, type Usage } from './job.ts'
 import type { FormatParts } from './response-format.ts'
 
-/** The part of a receipt about the format of the answer. */
+/** What a receipt says about the format of the answer. */
 export interface ReceiptFormat {
   readonly form: FormatParts['kind']
   readonly strict?: boolean
@@ -18,19 +18,19 @@ export interface ReceiptFormat {
 export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 
 export interface EarlierUsage {
-  /** The number of all calls. */
+  /** Includes calls that are not in `records`. */
   readonly calls: number
-  /** The latest calls, in the form of receipts. */
+  /** The latest calls, as receipts contain them. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
-  /** Absent if none were cached. Versions up to 0.3 did not store it. */
+  /** Absent for none. Versions up to 0.3 did not store it. */
   readonly cachedTokens?: number
-  /** The cost of all calls; absent if the model has no price. Versions up to 0.3 did not store it. */
+  /** Absent if the model has no price. Versions up to 0.3 did not store it. */
   readonly cost?: number
   /** Absent for text. Versions up to 0.4.0 did not store it. */
   readonly format?: ReceiptFormat
-  /** The answer to repair; absent if there is none. */
+  /** The answer that must be repaired; absent for none. */
   readonly repair?: unknown
 }
 
@@ -40,7 +40,6 @@ export function readEarlierUsage(earlierJson: string | null): EarlierUsage {
   return { ...NOTHING, ...(earlierJson !== null && JSON.parse(earlierJson)) }
 }
 
-/** The usage of a job that finishes without another call. */
 export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   const { calls, inputTokens, outputTokens, cachedTokens, cost } = earlier
   return {
@@ -53,7 +52,7 @@ export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   }
 }
 
-/** The receipt of a job that finishes without another call, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** Returns the receipt as `queue/outcome-and-receipt.ts` writes it. */
 export function receiptOfEarlier<Call, Repair>(
   earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
     readonly records: readonly Call[]
@@ -70,14 +69,12 @@ export function receiptOfEarlier<Call, Repair>(
   }
 }
 
-/** The usage of a job that a cached response completed. */
 export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
-/** `CACHE_HIT_USAGE` of a job whose model has a price. */
+/** For a job whose model has a price, because such a job always stores a cost. */
 export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
-/** The receipt of a job that a cached response completed, in the form that `queue/outcome-and-receipt.ts` writes. */
+/** Has the form that `queue/outcome-and-receipt.ts` writes. */
 export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
 
-/** The usage and receipt of an overdue job, in the form that `queue/outcome-and-receipt.ts` writes. */
 export function overdueResult(
   earlierJson: string | null,
   isPriced: boolean,
@@ -93,30 +90,29 @@ const MESSAGES: Readonly<Record<CancelledBy, string>> = {
   operator: 'An operator of the service cancelled the job.',
 }
 
-/** The error in the form in which it is stored and sent. */
+/** Returns the error as it is stored and sent. */
 export function cancelledErrorJson(by: CancelledBy): string {
   const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
   return JSON.stringify(error)
 }
 
-/** Whether this is the error of a cancelled job, in the form of any version. */
+/** True for errors that any version has stored. */
 export function isCancelledError(errorJson: string | null): boolean {
   return errorJson?.startsWith('{"code":"cancelled"') === true
 }
 
-/** The facts that determine the usage of a job that its caller cancels. */
 interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** The cost of one call with these tokens, in millionths of the currency; null if the model has no price. */
+  /** The cost of a call with these tokens, in millionths of the currency; null if the model has no price. */
   readonly inputCost: number | null
-  /** The usage of earlier runs, which `queue/earlier-runs.ts` writes; null if there were none. */
+  /** What `queue/earlier-runs.ts` stores about earlier runs; null for nothing. */
   readonly earlierJson: string | null
 }
 
 /**
- * The usage of the job, as JSON text. If a node holds the job, a call counts with its input tokens, because the model server
- * will most likely bill for it.
+ * Returns the usage of a job that its caller cancels. If a node holds the job, a call counts with its input tokens, because the
+ * model server will most likely bill for it.
  */
 export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
   const earlier = readEarlierUsage(earlierJson)
@@ -131,7 +127,10 @@ export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }
   return JSON.stringify(usage)
 }
 
-/** The stored outcome of a job that an operator cancelled. */
+/**
+ * The outcome of a job that an operator cancels. It is the same for every job, so that one statement can cancel many, and does
+ * not include the usage of earlier runs.
+ */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
 /** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores a cost. */

@@ -1,7 +1,6 @@
 /**
- * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one, but few are
- * used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target. Also has a
- * delay that a signal can end.
+ * Ends the execution of a job early, like an `AbortController`, but in one small object: every job has one, and the signal of
+ * an `AbortController`, which is an event target, took a twentieth of a job's CPU time. Also has a pause that a signal can end.
  */
 import type { Clock } from '../clock.ts'
 
@@ -11,16 +10,16 @@ import type { Clock } from '../clock.ts'
  */
 export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
-/** A listener is an object instead of a function, so that listening creates no closure for each call. */
+/** An object instead of a function, so that listening creates no closure for each call. */
 export interface StopListener {
   onStop(): void
 }
 
-/** The part that executions use. */
+/** What executions use of a `Stop`. */
 export interface StopSignal {
   /** Null until the job is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once when the job is stopped, but never if it was stopped before. */
+  /** Calls the listener once when the job is stopped. If the job was stopped before, the listener is never called. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
   /** Pauses the timeout, if there is one, until `resume`. */
@@ -30,7 +29,7 @@ export interface StopSignal {
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
-  /** Usually there is only one listener, so a set is created only for the second. */
+  /** Usually there is only one listener, so a set is created only for a second one. */
   #listener: StopListener | null = null
   #others: Set<StopListener> | null = null
   #timeout: Timeout | null = null
@@ -56,7 +55,7 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops the job with the reason `timeout` after this time, not counting pauses. Call this only once. */
+  /** Stops the job with the reason `timeout` after this time, without counting pauses. Call this only once. */
   startTimeout(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
     const onOver = () => this.now('timeout')
     this.#timeout = {
@@ -93,8 +92,8 @@ interface Timeout {
 }
 
 /**
- * Resolves to true after `ms`, and to false when the signal stops it.
- * @param wakers contains a function during the pause that ends the pause early, with true
+ * Resolves to true after `ms`, and to false when the signal stops the job.
+ * @param wakers during the pause, contains a function that ends the pause early, with true
  */
 export function pause(
   clock: Clock,

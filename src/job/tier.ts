@@ -3,40 +3,37 @@
 import type { Priority } from './priority.ts'
 
 export interface Tier {
-  /** The name in the settings. */
   readonly name: string
   /** The public model names that jobs may use. */
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** How many jobs an account may create per minute on each node; null for no limit. */
+  /** For each account on each node; null for no limit. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
-  /** The limit of tokens for one answer; null for no limit. */
+  /** Maximum tokens of one answer; null for no limit. */
   readonly maxOutputTokens: number | null
-  /** The priorities that jobs may request. Without one, they have `normal`. */
+  /** The priorities that jobs may request. A job that requests none has `normal`. */
   readonly priorities: ReadonlySet<Priority>
-  /** Accounts share slots in proportion to this while jobs are queued. */
+  /** While jobs are queued, accounts share slots in proportion to their weights. */
   readonly weight: number
-  /** What an account may use per month: jobs, and input plus output tokens; null for no cap. */
+  /** What an account may use in a month; null for no cap. Tokens are input plus output. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
-  /** In millionths of the currency. */
+  /** In millionths of the currency; null for no cap. */
   readonly maxMonthlyCost: number | null
   /** What happens to jobs that do not fit under the cost cap. */
   readonly overCap: 'reject' | 'wait'
-  /** How many jobs an account may have queued or assigned, and how many bytes it may store; null for no limit. */
+  /** The quotas of an account: queued and assigned jobs, and bytes; null for no limit. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
-  /** The maximum number of files of an account, and the maximum bytes of one file. */
   readonly maxFiles: number
   readonly maxFileBytes: number
-  /** Maximum lines in the input file of a batch. */
   readonly maxBatchLines: number
 }
 
 /**
- * The tier of jobs and accounts whose tier no longer exists. It permits no model, so its accounts cannot create jobs; most
+ * Stands for a tier that was removed from the settings. It permits no model, so its accounts cannot create jobs. Most of its
  * other limits are the lowest possible.
  */
 const NO_TIER: Tier = {
@@ -72,8 +69,8 @@ export class Tiers {
   }
 
   /**
-   * Returns the step of the tier: the least distance from the turn of an account's last queued job on a route to the turn of its
-   * next one. Twice the weight halves the step.
+   * Returns the distance from the turn of an account's last queued job on a route to the turn of its next one. Twice the weight
+   * halves this step.
    *
    * This is start-time fair queueing, which both stores implement (`store/sqlite/fair-order.ts`,
    * `store/postgres/fair-order.ts`). When a job joins the queue of its route, its **turn** is the highest of three: the turn up

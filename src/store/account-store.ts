@@ -1,26 +1,29 @@
 /**
- * Accounts, their keys, and the admin tokens that operators create: the part of the storage contract that authentication and
- * operators use. Keys and tokens are stored only as hashes.
+ * Accounts, their keys, and the admin tokens that operators create: the part of the storage contract for authentication and
+ * operators. Keys and tokens are stored only as hashes.
  */
 import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
   /**
-   * Adds a key, and creates the account if it is new, in one transaction. An existing account must have the tier of the key
-   * (`NewKeyResult`). A second call with the same key rejects.
+   * Adds a key, and creates the account if it is new, in one transaction. If the account exists, the key must name its tier. A
+   * second call with the same key rejects.
    */
   createKey(key: NewKey): Promise<NewKeyResult>
 
-  /** Every key, oldest first, including revoked and expired ones. */
+  /** Returns every key, oldest first, including revoked and expired ones. */
   listKeys(): Promise<KeyRecord[]>
 
   /**
-   * Returns a page of the hashes of all keys, including revoked and expired ones, in order.
+   * Returns a page of the hashes of all keys, in order, including those of revoked and expired keys.
    * @param after the last hash of the previous page
    */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
-  /** Returns keys, newest first. Returns null if the key of `beforeKeyId` does not exist, as after the deletion of its account. */
+  /**
+   * Returns keys, newest first. Returns null if the key of `beforeKeyId` does not exist, for example because its account was
+   * deleted.
+   */
   searchKeys(search: KeySearch): Promise<KeyRecord[] | null>
 
   /** Returns accounts in the order of their names. */
@@ -30,42 +33,44 @@ export interface AccountStore {
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
   /**
-   * Creates a key with the account, the label and the lifetime of another key. The other key expires after its grace time, or
-   * earlier if it was going to.
+   * Creates a key with the account, the label and the lifetime of another key. The other key expires after its grace time,
+   * unless it expires earlier.
    */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
-  /** Stores that the keys were used in the hour that starts at `hourMs`, unless a later hour is stored already. */
+  /** Records that the keys were used in the hour that starts at `hourMs`. If a later hour is already recorded, that stays. */
   noteKeyUses(keyIds: readonly string[], hourMs: number): Promise<void>
 
-  /** The key with this hash, or null. The caller must check whether it has expired or was revoked. */
+  /** Returns the key with this hash, or null. The caller must check whether it has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
-  /** Moves an account to a tier; false if the account does not exist. Jobs already accepted keep their tier. */
+  /** Moves an account to a tier. Returns false if the account does not exist. Accepted jobs keep their tier. */
   setTier(account: string, tier: string): Promise<boolean>
 
   /**
    * Rejects new jobs of the account from `sinceMs` on; null ends the suspension. If the account is already suspended, the
-   * earlier time stays. False if the account does not exist.
+   * earlier time stays. Returns false if the account does not exist.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Sets these caps of the account and does not change the others; false if the account does not exist. */
+  /** Sets these caps of the account and does not change the others. Returns false if the account does not exist. */
   setCaps(account: string, caps: Partial<OwnCaps>): Promise<boolean>
 
-  /** Sends events of jobs created from now on to this URL; null stops them. False if the account does not exist. */
+  /**
+   * Sends events of jobs that are created from now on to this URL; null stops this. Returns false if the account does not
+   * exist.
+   */
   setWebhook(account: string, url: string | null): Promise<boolean>
 
-  /** The secrets that sign the account's callbacks; null if the account does not exist. */
+  /** Returns the secrets that sign the account's callbacks; null if the account does not exist. */
   secrets(account: string): Promise<Secrets | null>
 
   /**
-   * Makes `secret` the account's signing secret. The previous one remains valid for a day, and the one before that no longer
-   * is. False if the account does not exist. A second call rotates again.
+   * Makes `secret` the account's signing secret. The previous secret remains valid for a day; an older one becomes invalid at
+   * once. Returns false if the account does not exist. A second call rotates again.
    */
   rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
 
-  /** Whether any account exists. The first start of a server creates one. */
   hasAccounts(): Promise<boolean>
 }
 
@@ -74,11 +79,10 @@ export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
-  /** Input plus output tokens. */
+  /** Counts input and output tokens. */
   readonly monthlyTokens: OwnCap
-  /** In millionths of the currency; absent to use the tier's cap. */
+  /** In millionths of the currency. If absent, the tier's cap applies. */
   readonly monthlyCost?: OwnCap
-  /** How many jobs may be open at the same time. */
   readonly openJobs: OwnCap
   readonly storedBytes: OwnCap
 }
@@ -87,17 +91,16 @@ export interface NewKey {
   readonly id: string
   readonly hash: string
   readonly account: string
-  /** The tier of a new account. For an existing one, it must be the account's tier. */
+  /** The tier of a new account. If the account exists, this must be its tier. */
   readonly tier: string
-  /** The signing secret of the account, if it is new. */
+  /** The signing secret, if the account is new. */
   readonly secret: string
-  /** The operator's name for the key. */
   readonly label?: string | null
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
 }
 
-/** `other tier`: the account exists with the returned tier. Nothing was stored. */
+/** `other tier`: the account already exists with this tier. Nothing was stored. */
 export type NewKeyResult =
   | { readonly kind: 'created' }
   | { readonly kind: 'other tier'; readonly tier: string }
@@ -121,17 +124,15 @@ export type RevokeResult = 'revoked' | 'revoked before' | 'unknown'
 export interface KeyRecord {
   readonly id: string
   readonly account: string
-  /** The operator's name for the key; null if it has none. */
   readonly label: string | null
   readonly tier: string
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** The start of the hour in which the key was last used, approximately; null if it was never used. */
+  /** The start of the hour in which the key was last used; null if it was never used. The latest uses may be missing. */
   readonly usedAtMs: number | null
-  /** When its account was suspended; null if it is not suspended. */
+  /** When the account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
-  /** The URL that receives the events of the account's jobs; null for none. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
 }
@@ -147,21 +148,19 @@ export interface AccountPage {
   /** Only accounts after this name, the last of the previous page. */
   readonly after?: string
   readonly limit: number
-  /** The current time, which decides which keys have expired. */
+  /** Decides which keys have expired. */
   readonly nowMs: number
 }
 
 export interface AccountRecord {
   readonly name: string
   readonly tier: string
-  /** `activeKeys` leaves out revoked and expired keys. */
   readonly keys: number
   readonly activeKeys: number
-  /** When the signing secret was last rotated; null if never. */
+  /** Null if the signing secret was never rotated. */
   readonly rotatedAtMs: number | null
-  /** When the account was suspended; null if it is not suspended. */
+  /** Null if the account is not suspended. */
   readonly suspendedAtMs: number | null
-  /** The URL that receives the events of the account's jobs; null for none. */
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
   readonly quotaUse: QuotaUse
@@ -173,12 +172,12 @@ export interface Secrets {
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
 }
 
-/** The admin tokens that operators create, in addition to the one in the server's settings. Only their hashes are stored. */
+/** The admin tokens that operators create, in addition to the one in the server's settings. */
 export interface AdminTokenStore {
-  /** `name taken`: a token that was not revoked has the name; nothing was stored. */
+  /** Returns `name taken`, and stores nothing, if a token that was not revoked has the name. */
   createAdminToken(token: NewAdminToken): Promise<'created' | 'name taken'>
 
-  /** Every token, oldest first, including revoked and expired ones. */
+  /** Returns every token, oldest first, including revoked and expired ones. */
   listAdminTokens(): Promise<AdminTokenRecord[]>
 
   /** Revokes a token permanently. A second call changes nothing. */

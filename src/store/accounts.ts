@@ -80,10 +80,9 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
   }),
 })
 
-/** Columns of `accounts a`. */
+/** For statements that name the table `accounts a`. */
 export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes, a.cap_cost`
 
-/** Reads `secret`, `previous_secret` and `rotated_at_ms`. */
 export function readSecrets(row: Row): Secrets {
   const { previous_secret: previous } = row
   return {
@@ -108,7 +107,7 @@ function readAccount(row: Row): AccountRecord {
 }
 
 /**
- * Returns the name without checking it: `Tiers.of` treats a tier of another version, which this one does not know, as the
+ * Returns the tier without checking its name, which may come from another version. `Tiers.of` treats an unknown tier as the
  * smallest.
  */
 export function readTier(row: Row): string {
@@ -134,7 +133,7 @@ export function readCaps(row: Row): OwnCaps {
   }
 }
 
-/** The column's value for the cap `none`. */
+/** The value that stores `none`. */
 const NO_CAP = -1
 
 function readCap(row: Row, column: string): OwnCap {
@@ -146,7 +145,7 @@ function capCell(cap: OwnCap): number | null {
   return cap === 'none' ? NO_CAP : cap
 }
 
-/** The new value of a cap's column: the column itself if the cap does not change. */
+/** Keeps the value of the column if the cap does not change. */
 function newCell(cap: OwnCap | undefined, column: Sql): Sql {
   return cap === undefined ? column : sql`${capCell(cap)}`
 }
@@ -154,7 +153,7 @@ function newCell(cap: OwnCap | undefined, column: Sql): Sql {
 export const keyOperations = ({ isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
     // The insert also locks an existing account, so that it cannot be deleted or moved to another tier before the key is
-    // stored. If a deletion is in progress, the insert waits for it and creates the account again.
+    // stored. An insert during a deletion waits for its end and creates the account again.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`
@@ -203,9 +202,9 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // If the key was rotated before, it expires at the end of a grace time, which began when a newer key was created. That
-    // newer key has the lifetime. It is recognised by the grace time: minutes or hundredths of an hour, so a multiple of 12 s.
-    // To the millisecond, an unrelated key hardly ever fits.
+    // A key that was rotated before expires with its grace time, which began when a newer key was created. That newer key has
+    // the lifetime that the new one must get. It is found by the grace time, which is given in minutes or hundredths of an hour
+    // and so is a multiple of 12 s. Times have milliseconds, so another key hardly ever fits.
     const [lasting = row] =
       expiresAtMs === null
         ? []

@@ -1,4 +1,4 @@
-/** The rows of callbacks, and the SQL that searches and replays them for operators, shared by both stores. */
+/** Reads and writes the rows of callbacks, and searches and replays callbacks for operators, for both stores. */
 import type { Callback } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
 import { readSecrets } from './accounts.ts'
@@ -29,7 +29,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
   const columns = sql`c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way,
     c.attempts, substr(${job.request}.callback, 1, ${raw(URL_PREFIX)}) as callback_prefix, ${job.status} as status`
 
-  /** Whether the job can still be read: the SQL of `expiresAtMs`. */
+  /** Whether the job can still be read, by the rule of `expiresAtMs`. */
   const isReadable = ({ nowMs, retentionMs }: Expiry, settledAtMs: Sql) =>
     sql`${settledAtMs} + ${dialect.greatest(sql`${retentionMs}`, sql`j.cache_ttl_s * 1000`)} > ${nowMs}`
 
@@ -38,7 +38,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
     where c.job_id is not null and ${condition}`
 
   return {
-    /** Reads no payloads, which can be large and many. A row without an ID reports only how far the scan came. */
+    /** Reads no payloads, because they can be large and many. A row without an ID reports only how far the scan came. */
     scanCallbacks: read(function* (scan: CallbackScan): Steps<Chunk<CallbackSummary>> {
       const { state, account, beforeId, rows: limit, enough } = scan
       const scanned = sql`account, due_at_ms, delivered_at_ms, failed_at_ms`
@@ -155,7 +155,6 @@ function readSummary(row: Row): CallbackSummary {
   }
 }
 
-/** Reads a row that also has the whole `callback`. */
 function readDetails(row: Row): CallbackDetails {
   const { headers, payloadJson, event }: Callback = JSON.parse(textOf(row, 'callback'))
   return {
@@ -180,14 +179,14 @@ function readAttempts(row: Row): CallbackAttempt[] {
 }
 
 /**
- * How many characters of a stored callback contain its URL: a URL has at most 8,192 characters, and JSON may escape each of
- * them. The rest of the callback can have megabytes.
+ * A stored callback begins with its URL, which ends within this many characters: a URL has at most 8,192, and JSON may escape
+ * each. The whole callback can have megabytes.
  */
 export const URL_PREFIX = 2 * 8192 + 100
 
 /**
- * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs, which are
- * never called; of those, this returns the beginning.
+ * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs. They are
+ * never called, so their beginning is enough.
  */
 function urlOf(row: Row): string {
   const prefix = textOf(row, 'callback_prefix')
@@ -196,12 +195,11 @@ function urlOf(row: Row): string {
   return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
 }
 
-/** One attempt as a line of JSON, which is appended to the log. */
+/** Returns the attempt as a line of JSON, to append to the log. */
 export function attemptLine(attempt: CallbackAttempt): string {
   return `${JSON.stringify(attempt)}\n`
 }
 
-/** The columns that change when an attempt is recorded. */
 export function recordCells({ next, nowMs }: AttemptRecord) {
   return {
     dueAtMs: next.kind === 'due' ? next.atMs : null,
@@ -211,7 +209,7 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
   }
 }
 
-/** Reads a row with `callback_prefix` and `body_bytes`. Its `attempt` includes the attempt that was just counted. */
+/** The row must have `callback_prefix` and `body_bytes`, and an `attempt` that counts the new one. */
 export function readDueCallback(row: Row): DueCallback {
   return {
     jobId: textOf(row, 'job_id'),
@@ -224,7 +222,7 @@ export function readDueCallback(row: Row): DueCallback {
   }
 }
 
-/** Reads a row of the settled job with its callback, and with the account's secrets unless the account was deleted. */
+/** The row must have the columns of the job, the callback and the account. The account's secrets are null if it was deleted. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
   return {

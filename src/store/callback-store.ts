@@ -1,4 +1,7 @@
-/** Pending callbacks: the part of the storage contract for the outbox that settling a job fills. */
+/**
+ * Pending callbacks: the part of the storage contract for deliveries, and for operators who search and replay callbacks.
+ * Settling a job makes its callback pending.
+ */
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
@@ -6,17 +9,17 @@ import type { Page } from './chunked-search.ts'
 import type { Expiry } from './expiry.ts'
 
 /**
- * Maximum bytes of bodies that a store reads at once, because all pending callbacks of a server may not fit into its memory. A
- * larger body is read alone.
+ * Maximum bytes of the bodies that a store reads at once, because all pending callbacks may not fit into memory. A larger body
+ * is read alone.
  */
 export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
    * Takes up to `limit` due callbacks of a delivery queue, the longest due first, and counts an attempt of each. No other node
-   * takes them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, because by then the
-   * response to this call must have been lost. Does not read bodies, so memory does not depend on their sizes; `loadCallback`
-   * reads them later.
+   * takes them while this one lives (`Store.rescue`). From `leaseUntilMs` on, this node can take them again, because the
+   * response to this call must have been lost. The result does not contain bodies, so its memory does not depend on their
+   * sizes; `loadCallback` reads them.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
@@ -24,8 +27,8 @@ export interface CallbackStore extends CallbackRecords {
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
   /**
-   * Reads the body of a callback that was taken under this attempt. Null if it was taken again since, or its job was deleted.
-   * Concurrent calls share reads of up to `BODY_READ_BYTES`.
+   * Reads the body of a callback that was taken under this attempt. Returns null if it was taken again since, or its job was
+   * deleted. Concurrent calls share reads of up to `BODY_READ_BYTES`.
    */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
@@ -41,25 +44,25 @@ export interface CallbackStore extends CallbackRecords {
    */
   deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
-  /** Counts owed and failed callbacks, up to a bound; see `CallbackDepth`. */
+  /** Counts pending and failed callbacks, up to `MAX_COUNTED` each. */
   callbackDepth(): Promise<CallbackDepth>
 }
 
-/** How operators search and replay callbacks, also from another process while a server is running. */
+/** What operators do with callbacks, also from another process while a server is running. */
 export interface CallbackRecords {
-  /** Returns callbacks, newest job first. The cost of a call is bounded like that of `JobSearchStore.searchJobs`. */
+  /** Returns callbacks, newest job first. The cost is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
-  /** The callback of a job with its stored attempts; null if there is none. */
+  /** Returns null if the job has no callback. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
-   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for a retry. Does
-   * not change a callback that is being sent. Returns `unknown` if its job has expired.
+   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for a retry. A
+   * callback that is being sent does not change. Returns `unknown` if the job has expired.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** Replays the callbacks that failed before now, in one transaction. Returns how many. */
+  /** Replays the callbacks that failed before now, in one transaction, and returns how many. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -88,21 +91,18 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/**
- * A deferred callback and its number of attempts when it was deferred. If the number is higher now, the callback has changed.
- */
+/** If the number of attempts is higher now, the callback has changed since it was deferred. */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
 }
 
-/** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
-  /** The number of the attempt, from 1 on. What is recorded must name it. */
+  /** The number of the attempt, starting at 1. The record of its result must name it. */
   readonly attempt: number
   /**
-   * The attempt's place in the retry schedule. It restarts with a replay, and does not count attempts that a shutdown aborted.
+   * The attempt's place in the retry schedule. A replay restarts the schedule. Attempts that a shutdown aborted do not count.
    */
   readonly tries: number
   readonly account: string
@@ -115,12 +115,10 @@ export interface DueCallback {
 
 export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'>
 
-/** The body of a callback, and the secrets that sign it. */
 export interface CallbackBody {
   readonly callback: Callback
-  /** The settled job, as its caller sees it. */
+  /** The finished job, as its account sees it. */
   readonly view: JobRecord
-  /** When the job was settled. */
   readonly endedAtMs: number
   /** The account's secrets at the time of loading; null if the account was deleted. */
   readonly secrets: Secrets | null
@@ -137,12 +135,12 @@ export type CallbackNext =
   | { readonly kind: 'delivered' }
   /** The callback has failed permanently. */
   | { readonly kind: 'failed' }
-  /** `counts`: whether the attempt counts in the schedule. */
+  /** `counts`: whether the attempt counts in the retry schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
 /** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
-  /** Numbers are missing if a process ended before it recorded the attempt. */
+  /** Starts at 1. A number is missing if a process ended before it recorded the attempt. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
@@ -160,10 +158,7 @@ export interface DeferredCallback {
   readonly dueAtMs: number
 }
 
-/**
- * `owed`: an attempt is due, now or later, or is in progress. `failed`: there are no further attempts unless the callback is
- * replayed.
- */
+/** `owed`: an attempt is due, now or later, or is in progress. `failed`: no attempt follows unless the callback is replayed. */
 export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
 export type CallbackState = (typeof CALLBACK_STATES)[number]
 
@@ -175,7 +170,7 @@ export interface CallbackFilter {
   readonly limit: number
 }
 
-/** The range of callbacks to scan, by the IDs of their jobs, and the filter. */
+/** A range of callbacks by the IDs of their jobs, and the filter. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
@@ -196,13 +191,13 @@ export interface CallbackSummary {
   readonly dueAtMs: number | null
   /** When the callback was delivered or has failed; null while it is owed. */
   readonly endedAtMs: number | null
-  /** The last attempt that was recorded. */
+  /** Null if no attempt was recorded. */
   readonly last: CallbackAttempt | null
 }
 
 export interface CallbackDetails extends CallbackSummary {
   readonly jobStatus: string
-  /** Only the names: the values may be secrets of the receiver. */
+  /** Only the names, because values may be secrets of the receiver. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
   /** The event that the body reports, such as `response`; null for the callback of a job. */
@@ -212,15 +207,14 @@ export interface CallbackDetails extends CallbackSummary {
   readonly log: readonly CallbackAttempt[]
 }
 
-/** Each count stops at `MAX_COUNTED`. */
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** When the earliest of the owed callbacks is or was due; null if none is owed. */
+  /** When the earliest pending callback is or was due; null if none is pending. */
   readonly earliestDueMs: number | null
 }
 
 export const MAX_COUNTED = 10_000
 
-/** Maximum characters of the stored attempts of one callback. The oldest attempts beyond it are deleted. */
+/** Maximum characters of the stored attempts of one callback. Beyond this, the oldest attempts are deleted. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

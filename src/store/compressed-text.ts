@@ -1,6 +1,7 @@
 /**
- * Compresses large conversations and answers. A compressed text has a column of its own (`messages_zstd`, `content_zstd`), and
- * its size before compression another one (`messages_bytes`, `content_bytes`). Its plain column is null, or empty on SQLite.
+ * Compresses large conversations and answers. A compressed text is in a separate column (`messages_zstd`, `content_zstd`), with
+ * its size before compression in another one (`messages_bytes`, `content_bytes`). The plain column is then null, or empty on
+ * SQLite.
  */
 import { promisify } from 'node:util'
 import {
@@ -17,7 +18,7 @@ import { type Row, textOf, textOrNull } from './rows.ts'
 /** Larger than any text that Parley accepts. A stored text that decompresses to more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** The least size of an output buffer. Most decompressed texts fit into one buffer. */
+/** Most decompressed texts fit into one buffer of this size. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
@@ -28,17 +29,17 @@ function compress(text: Buffer): Buffer {
 
 const compressOnThread = promisify(zstdCompress)
 
-/** A text in the form in which it is stored: plain or compressed. */
+/** A text in its stored form: plain or compressed. */
 export interface StoredText {
   readonly plain: string | null
   readonly compressed: Uint8Array | null
-  /** The size of a compressed text before compression. */
+  /** Null for a plain text. */
   readonly bytes: number | null
 }
 
 /**
- * Compresses the text on this thread, if it is large enough and that makes it smaller.
- * @param fromBytes the size of the smallest text that is compressed
+ * Compresses the text on this thread, unless it is small or would not become smaller.
+ * @param fromBytes texts with fewer bytes stay plain
  */
 export function storedText(text: string | null, fromBytes: number): StoredText {
   const whole = wholeOf(text, fromBytes)
@@ -58,7 +59,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // UTF-8 has at most three bytes for each UTF-16 unit.
+  // UTF-8 has at most three bytes for each UTF-16 unit, so most short texts need no conversion.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -68,7 +69,7 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
   return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
 }
 
-/** The prefix of a compressed text that a store selects as base64. No JSON text starts with it. */
+/** A store may return a compressed text as base64 with this prefix. No JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
 /** Reads a column that was selected with `Dialect.text`. */
@@ -94,7 +95,7 @@ function decompress(compressed: Uint8Array): string {
 
 interface Handle {
   /**
-   * Compresses `from` to the end of a frame. Stores in the stream's `_writeState` how much of the output and the input is left.
+   * Compresses all of `from` into one frame. Stores in the stream's `_writeState` how much of the output and the input is left.
    */
   writeSync(
     flush: number,
@@ -107,13 +108,13 @@ interface Handle {
   ): void
 }
 
-/** The output buffers of texts share this much memory. Larger texts get a buffer of their own. */
+/** Texts share an output buffer of this size. A larger text gets a separate one. */
 const KEPT_BYTES = 262_144
 
 /**
  * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the
- * 65 µs for a text of 10 KB. Node has no documented way to reuse a context, so this uses the internal handle of a stream. If
- * the handle is not as expected, this uses `zstdCompressSync`.
+ * 65 µs for a text of 10 KB. Node has no documented way to reuse a context, so this class uses the internal handle of a stream,
+ * and falls back to `zstdCompressSync` if the handle is not as expected.
  */
 class ZstdContext {
   readonly #options: ZstdOptions
@@ -124,7 +125,7 @@ class ZstdContext {
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
-    // After an error, this context is no longer used.
+    // An error needs no handling here, because `compress` then stops using the context.
     stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array
@@ -146,7 +147,7 @@ class ZstdContext {
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 
-  /** A buffer that is larger than zstd's output for any text of this size. */
+  /** Returns a buffer that is larger than zstd's output for any text of this size. */
   #outputFor(bytes: number): Buffer {
     const most = bytes + (bytes >> 8) + 1024
     if (most > KEPT_BYTES) return Buffer.allocUnsafeSlow(most)

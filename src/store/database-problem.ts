@@ -4,7 +4,7 @@ export class DatabaseProblem extends Error {
 }
 
 /**
- * The target of a transfer is not empty.
+ * Explains that the target of a transfer is not empty.
  * @param place the address of the database, without a password
  */
 export function notEmpty(place: string): DatabaseProblem {
@@ -13,9 +13,8 @@ export function notEmpty(place: string): DatabaseProblem {
   )
 }
 
-/** The result of checking a database before a server starts on it. */
 export interface DatabaseCheck {
-  /** What the database is, without a password. */
+  /** Names the database and its version, without a password. */
   readonly description: string
   /** Problems that prevent a server from starting. */
   readonly problems: readonly string[]

@@ -1,6 +1,6 @@
 /**
  * What the shared SQL needs to know about each database, because syntax and tables differ. If a whole statement differs, each
- * store's folder has its own, in a file of the same name.
+ * store has its own, in files of the same name.
  */
 import type { Status } from '../job/job.ts'
 import type { BatchLine } from './batch-store.ts'
@@ -9,32 +9,32 @@ import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
 export interface Dialect {
-  /** How many jobs or callbacks a search scans at once: few enough not to delay other operations. */
+  /** How many jobs or callbacks one scan of a search reads: few enough not to delay other operations. */
   readonly chunkRows: number
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** A job ID as a parameter, for statements that do not determine its type. */
+  /** A job ID as a parameter, for statements in which the database cannot infer its type. */
   jobId(id: string): Sql
 
-  /** The condition that an ID is one of these. */
+  /** The condition that the column before it is one of these IDs, as in `id ${anyOf(ids)}`. */
   anyOf(jobIds: readonly string[]): Sql
 
   /** Selects these job IDs as `id`. */
   idsOf(jobIds: readonly string[]): Sql
 
-  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account. No row means zeros. */
+  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account. An account without a row has none. */
   quotaUseOf(account: Value): Sql
 
   /** Joins the columns of `quotaUseOf`, as `q`, to rows of accounts `a`. */
   readonly joinQuotaUse: Sql
 
-  /** The condition that a text is one of these. */
+  /** The condition that the column before it is one of these texts. */
   isOneOf(texts: readonly string[]): Sql
 
   /**
    * Selects the rows of `idempotency` whose keys start with the prefix at the index of their account. It may also select a few
-   * other keys: its bounds contain only letters and digits, because other characters sort differently in some collations.
+   * other keys: the characters that bound the range are letters and digits, because others sort differently in some collations.
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
 
@@ -44,19 +44,18 @@ export interface Dialect {
   /** Selects the lines, with the columns `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 
-  /** Selects `node` of every node that has a lease. */
   readonly liveNodes: Sql
 
-  /** An expression that counts the account's queued and held jobs, up to `MAX_OPEN_COUNTED` or more. */
+  /** Counts the account's queued and held jobs. Counting may stop at `MAX_OPEN_COUNTED`. */
   openJobsOf(account: Value): Sql
 
-  /** Selects the sums of usage that meet the condition. */
+  /** Selects the sums of usage (`USAGE_COLUMNS`) that meet the condition. */
   usage(condition: Sql): Sql
 
   /** A column with a text that may be compressed. Read it with `compressed-text.ts`. */
   text(row: Sql, column: 'messages' | 'content'): Sql
 
-  /** The position of the first occurrence of the part in the text, from 1 on; 0 if there is none. */
+  /** The position of the first occurrence of the part in the text, starting at 1; 0 if there is none. */
   placeIn(text: Sql, part: string): Sql
 
   /**
@@ -78,8 +77,8 @@ export interface Dialect {
   }
 
   /**
-   * Selects columns of the jobs that meet the condition. With the status `pending` or `assigned`, it reads few jobs that have
-   * another one; any other status has no effect. The caller checks the status of each job.
+   * Selects columns of the jobs that meet the condition. The status `pending` or `assigned` only reduces the number of jobs to
+   * read, so the caller must check the status of each job. Any other status has no effect.
    */
   jobsWith(status: Status | null, columns: Sql, condition: Sql): Sql
 
@@ -89,31 +88,33 @@ export interface Dialect {
   /** The condition that a row of `callbacks` belongs to the job. */
   isCallbackOf(jobId: string): Sql
 
-  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked. */
+  /**
+   * Selects and locks the keys of failed callbacks `c` with their jobs `j`. It skips callbacks that are locked, because another
+   * replay is changing them.
+   */
   failedCallbacks(condition: Sql, limit: number): Sql
 
   /** The key column of `callbacks`: the one that `failedCallbacks` selects. */
   readonly callbackKey: Sql
 
-  /** Selects the IDs of open jobs to cancel. */
   openJobs(which: CancelJobs, limit: number): Sql
 
   /**
-   * Locks the account. Writes that count what an account has, and then add to it, call this first. Otherwise several of them
-   * would count the same, and together exceed a limit. It must be a separate statement, because a statement sees only what was
-   * committed before it began.
+   * Locks the account. Writes that count what an account has, and then add to it, call this first, because two concurrent
+   * writes could otherwise exceed a limit together. It must be a separate statement: a statement sees only what was committed
+   * before it began.
    */
   lockAccount(account: string): Sql
 
   /** Selects and locks `node`, `earlier` and `reserved` of a job; no row if it has finished. */
   lockOpenJob(jobId: string): Sql
 
-  /** Settles the open jobs that meet a condition on `id` and `turn`. Returns how many. */
+  /** Settles the open jobs that meet a condition on `id` and `turn`, and returns how many it settled. */
   cancel(condition: Sql, outcome: CancelledOutcome): Steps<number>
 
   /**
    * Deletes finished jobs with everything that belongs to them.
-   * @param rows with `id`, `settled_at_ms` and `claimed_at_ms`
+   * @param rows rows with `id`, `settled_at_ms` and `claimed_at_ms`
    */
   deleteJobs(rows: readonly Row[]): Steps<void>
 }

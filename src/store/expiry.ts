@@ -1,20 +1,22 @@
-/** The rules, one for both stores, by which time ends jobs: when finished ones expire, and which queued ones are overdue. */
+/** When finished jobs expire, and which queued jobs are overdue, for both stores. */
 import { leastJobId } from '../job/job-id.ts'
 
-/** The parameters of the rule. */
 export interface Expiry {
   readonly nowMs: number
   readonly retentionMs: number
 }
 
-/** When a finished job expires, if its callback is not pending. */
+/**
+ * When a finished job expires, unless its callback is pending. The caller can read a job at least as long as its response is
+ * cached.
+ */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }
 
 /**
- * Returns an ID: queued jobs with lower IDs that have waited since their creation are overdue. If the outage began too
- * recently, no job has a lower ID. (If a job stores when its wait began, that decides instead.)
+ * Returns the ID before which queued jobs are overdue, because they have waited since their creation. If the outage began too
+ * recently, no job has a lower ID. For a job that stores when its wait began, that time decides instead.
  */
 export function createdBefore(
   { unavailableSinceMs, patienceMs }: { readonly unavailableSinceMs: number; readonly patienceMs: number },

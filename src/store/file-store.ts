@@ -6,26 +6,26 @@
 /** The maximum size of a piece. In an uploaded file, all pieces but the last have this size. */
 export const PIECE_BYTES = 256 * 1024
 
-/** The minimum size of a piece in a file that a batch wrote, except the last. */
+/** The minimum size of a piece in a file that a batch wrote. The last piece may be smaller. */
 export const LEAST_PIECE_BYTES = 32 * 1024
 
-/** If an upload has no new piece for this long, it was abandoned or its node has crashed, so `purgeFiles` deletes it. */
+/** An upload without a new piece for this long was abandoned, or its node has crashed. `purgeFiles` deletes it. */
 export const ABANDONED_MS = 600_000
 
 export interface FileStore {
   /**
-   * Begins a file without content. Returns false and stores nothing if the account already has `maxFiles` files, including
-   * unfinished and deleted ones whose content still exists. A second call with the same ID rejects.
+   * Begins a file without content. Returns false and stores nothing if the account already has `maxFiles` files. Unfinished
+   * files count, and so do deleted ones whose content still exists. A second call with the same ID rejects.
    */
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
-   * Adds the next piece; numbers start at 0. Returns false and stores nothing if the file is complete or was deleted. A second
+   * Adds a piece. Pieces are numbered from 0. Returns false and stores nothing if the file is complete or was deleted. A second
    * call with the same number rejects.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
-  /** Makes the file readable. Null if the file or its account no longer exists. */
+  /** Makes the file readable. Returns null if the file or its account no longer exists. */
   completeFile(fileId: string, about: AboutFile): Promise<StoredFile | null>
 
   /** Returns null if the file does not exist, is incomplete, belongs to another account, or has expired. */
@@ -38,7 +38,7 @@ export interface FileStore {
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
   /**
-   * Makes the file unreadable; `purgeFiles` deletes its content later. Returns whether the account had such a file, complete or
+   * Makes the file unreadable; `purgeFiles` deletes its content later. Returns whether the account had this file, complete or
    * not.
    */
   deleteFile(account: string, fileId: string): Promise<boolean>
@@ -47,8 +47,8 @@ export interface FileStore {
   deleteFilesOf(account: string): Promise<void>
 
   /**
-   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The bytes of a file count
-   * until all of its content is deleted.
+   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The whole size of a file
+   * counts until all of its content is deleted.
    */
   purgeFiles(nowMs: number): Promise<boolean>
 }

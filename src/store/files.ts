@@ -12,7 +12,7 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** How many pieces one step deletes. This takes the database a few milliseconds. */
+/** One step deletes at most this many pieces, which takes the database a few milliseconds. */
 const PURGED_PIECES = 16
 /** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
@@ -90,7 +90,7 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // Deletes the row of a file last, so that an interrupted deletion leaves no content without a row.
+  // Deletes the row of a file last. An interrupted deletion would otherwise leave content that no row names.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -107,9 +107,9 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
 })
 
 /**
- * Appends to a file of a batch, and creates the file if it does not exist. Such a file never counts as abandoned, because its
- * batch completes it. A last piece of less than `LEAST_PIECE_BYTES` is stored again together with the new content; otherwise
- * new pieces follow it. Stores nothing if the file was deleted or is complete.
+ * Appends to a file of a batch, and creates the file if it does not exist. The file never counts as abandoned, because its
+ * batch completes it. If the last piece is smaller than `LEAST_PIECE_BYTES`, it is stored again together with the new content,
+ * so that a file does not consist of many tiny pieces. Stores nothing if the file was deleted or is complete.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`

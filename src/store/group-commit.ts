@@ -1,11 +1,11 @@
 /**
- * Group commit: while some groups of writes are being committed, the next one gathers, so groups grow under load until the
- * database keeps up. An operation waits longer for others only if its caller permits it. At a few hundred jobs per second, most
- * of the cost of a commit is waking two threads, which costs the same for one job as for many.
+ * Group commit: while groups of writes are being committed, the next group gathers, so groups grow under load until the
+ * database keeps up. An operation waits longer for others only if its caller permits it. At a few hundred jobs per second,
+ * waking two threads is most of the cost of a commit, whether it has one job or many.
  */
 import { StoreUnavailable } from './store.ts'
 
-/** Replaces the result of an operation that failed while others of its group succeeded. */
+/** Stands for the result of an operation that failed while others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 
@@ -14,17 +14,17 @@ export class Failed {
   }
 }
 
-/** The shortest time of a timer. */
+/** Timers of Node cannot be shorter. */
 const MIN_WAIT_MS = 1
-/** A group with this many operations no longer waits, because more would save little. */
+/** A group with this many operations is sent without waiting, because more would save little. */
 const ENOUGH = 16
 
 export interface SubmitOptions {
-  /** Whether the operation may be rejected because too many are queued. */
+  /** True if the operation may be rejected because too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others, in milliseconds. It is sent earlier if enough operations wait, or one arrives
-   * that must not wait. The time is real, not that of an injected clock, because the saving depends on the speed of the machine.
+   * How long the operation may wait for others. The group is sent earlier if it has `ENOUGH` operations, or gets one that must
+   * not wait. The time is real, not that of an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }
@@ -34,18 +34,16 @@ export interface GroupCommitOptions<Op, Result> {
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
    * Maximum concurrent commits. With more than one, a database that commits serially finds the next group when it finishes one,
-   * instead of idling until this event loop sends it.
+   * instead of waiting until this event loop sends it.
    */
   readonly inFlight: number
-  /** The largest number of operations in one group, so that one transaction stays short. */
+  /** Keeps a transaction short. */
   readonly maxGroup: number
-  /**
-   * Limits the total weight of a group, in bytes or characters. An operation that weighs more than `max` forms its own group.
-   */
+  /** Limits the total weight of a group, for example in bytes. An operation that weighs more than `max` forms its own group. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** How many operations may be queued or in commit. Sheddable ones beyond that are rejected with `StoreUnavailable`. */
+  /** How many operations may be queued or in commit. Sheddable ones beyond this are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
-  /** Called after each group that was committed, with its size and how long the commit took. */
+  /** Called after each committed group with its size and the duration of the commit. */
   readonly onCommit?: (size: number, ms: number) => void
 }
 
@@ -57,9 +55,9 @@ export class GroupCommit<Op, Result> {
   #groupsInCommit = 0
   #opsInCommit = 0
   #scheduled = false
-  /** The shortest wait in the gathering group; 0 to send it as soon as possible. */
+  /** The shortest wait of an operation in the gathering group; 0 to send the group as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
-  /** One timer for each operation that made the wait shorter. A later one must not extend the wait of an earlier one. */
+  /** Each operation with a shorter wait adds a timer, so that a later operation cannot extend the wait of an earlier one. */
   #timers: NodeJS.Timeout[] = []
   #onIdle: (() => void)[] = []
 
@@ -67,7 +65,7 @@ export class GroupCommit<Op, Result> {
     this.#options = options
   }
 
-  /** Adds an operation to the gathering group; resolves when that group is committed. */
+  /** Adds an operation to the gathering group. Resolves when that group is committed. */
   submit(op: Op, { sheddable = false, mayWaitMs = 0 }: SubmitOptions = {}): Promise<Result> {
     const { maxQueued } = this.#options
     if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
@@ -91,7 +89,7 @@ export class GroupCommit<Op, Result> {
     this.#waitMs = 0
     if (this.#scheduled || this.#groupsInCommit >= this.#options.inFlight) return
     this.#scheduled = true
-    // Sends at the end of this turn of the event loop, so that all operations of the turn share a group.
+    // Sends the group at the end of this turn of the event loop, so that all operations of the turn share it.
     setImmediate(this.#send)
   }
 
@@ -107,7 +105,7 @@ export class GroupCommit<Op, Result> {
       const [ops, promises] = [this.#ops, this.#promises]
       const most = Math.min(ops.length, maxGroup)
       const size = weight ? sizeByWeight(ops, most, weight) : most
-      // Usually the whole group is sent, and nothing is copied.
+      // Usually the whole group is sent, so nothing is copied.
       this.#ops = size === ops.length ? [] : ops.splice(size)
       this.#promises = size === promises.length ? [] : promises.splice(size)
       void this.#commit(ops, promises)
@@ -117,7 +115,6 @@ export class GroupCommit<Op, Result> {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
   }
 
-  /** Never rejects. */
   async #commit(ops: readonly Op[], promises: readonly PromiseWithResolvers<Result>[]): Promise<void> {
     const startedMs = performance.now()
     this.#groupsInCommit += 1
@@ -145,7 +142,7 @@ export class GroupCommit<Op, Result> {
   }
 }
 
-/** How many of the first operations fit within the weight limit; at least one. */
+/** Returns how many operations fit within the weight limit; at least one. */
 function sizeByWeight<Op>(
   ops: readonly Op[],
   most: number,

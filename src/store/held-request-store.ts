@@ -1,10 +1,9 @@
 /**
  * Held requests: the part of the storage contract with which a repeated request joins the job of the earlier one. `accept`
- * stores a held request in the row of an Idempotency-Key. Its key contains a space, unlike the keys of callers.
+ * stores a held request like an idempotency key. Its key contains a space, so that it never equals the key of a caller.
  */
-/** A pattern (SQL `like`) for the state of a request whose callers have all left. */
+/** An SQL `like` pattern for the state of a request whose callers have all left. */
 export const NO_CALLERS = '{"callers":[]%'
-/** The maximum number of requests returned for one prefix. */
 export const MAX_EQUAL = 100
 
 export interface HeldRequest {
@@ -17,8 +16,8 @@ export interface HeldRequest {
 
 export interface HeldRequestStore {
   /**
-   * For each account, returns up to `MAX_EQUAL` requests whose keys start with the prefix at the account's index: first those
-   * whose callers have left, then oldest first.
+   * For each account, returns up to `MAX_EQUAL` requests whose keys start with the prefix at the account's index. Requests
+   * whose callers have all left come first, then the oldest.
    */
   heldRequests(
     accounts: readonly string[],
@@ -27,14 +26,13 @@ export interface HeldRequestStore {
   ): Promise<HeldRequest[]>
 
   /**
-   * Replaces the state if it equals `expected`; returns whether it did. A repeated call returns the same, because each state is
-   * unique.
+   * Replaces the state if it equals `expected`, and returns whether it did. Each state is unique, so a repeated call returns
+   * the same.
    */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
-  /** Deletes answered requests, each by its account and the key at the same index. A second call changes nothing. */
+  /** Deletes requests, each named by its account and the key at the same index. A second call changes nothing. */
   forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
 
-  /** Returns the nodes that have a lease. */
   liveNodes(): Promise<string[]>
 }

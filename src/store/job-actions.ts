@@ -1,6 +1,6 @@
 /**
- * The SQL that cancels jobs, regardless of the node that holds them, and deletes finished jobs, shared by both stores. The
- * deletion of an account differs: see `delete.ts` in the folder of each store.
+ * The SQL that cancels jobs, even if a node holds them, and deletes finished jobs, shared by both stores. `delete.ts` in the
+ * folder of each store deletes accounts.
  */
 import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
@@ -24,14 +24,14 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // Repeats until no job is found, because jobs that change in between could otherwise be left out.
+  // Repeats until no job is found. Otherwise a job that changes while another one is being cancelled could be left out.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
       const picked = total < limit ? yield openJobs(which, limit - total) : []
       if (picked.length === 0) return total
       const ids = picked.map((row) => textOf(row, 'id'))
-      // A job may have been claimed or released before its row was locked, so this checks the condition again.
+      // A job may have been claimed or released before its row was locked, so the condition is checked again.
       const condition = running ? sql`id ${anyOf(ids)}` : sql`id ${anyOf(ids)} and turn is not null`
       total += yield* cancel(condition, byOperator(nowMs))
     }
@@ -47,7 +47,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // The lock ensures that the stored usage is that of the run that is cancelled.
+    // With the lock, the stored usage is that of the run that is cancelled.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const inputTokens = counted ?? numberOf(job, 'input_tokens')
@@ -67,7 +67,7 @@ function byOperator(nowMs: number): CancelledOutcome {
   return { by: 'operator', errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON, nowMs }
 }
 
-/** How many jobs one step examines. This takes the database a few milliseconds. */
+/** One step examines at most this many jobs, which takes the database a few milliseconds. */
 const STEP = 2000
 
 export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {

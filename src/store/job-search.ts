@@ -1,7 +1,4 @@
-/**
- * The SQL that searches jobs for operators, shared by both stores. It searches in chunks that are small enough not to delay
- * other operations.
- */
+/** The SQL with which operators search jobs, and with which accounts read requests, shared by both stores. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
@@ -37,18 +34,16 @@ import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './r
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
 import { messagesBytesOf } from './stored-bytes.ts'
 
-/** The range of jobs to scan, newest first, and the filter. */
+/** A range of jobs, scanned newest first, and the filter. */
 export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** Texts that the metadata must contain; empty to match any job. */
+  /** Texts that the stored metadata must contain; empty to match any job. */
   readonly pairTexts: readonly string[]
-  /** The lowest ID to scan. */
   readonly fromId: string
-  /** The scan ends before this ID. */
+  /** The scan starts before this ID. */
   readonly beforeId: string
-  /** How many jobs to scan. */
   readonly rows: number
 }
 
@@ -66,7 +61,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** Reads only the beginning of an uncompressed text, but a compressed one completely. */
+  /** Reads only the beginning of an uncompressed text. A compressed text is read as a whole. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -100,7 +95,9 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /** A row without an ID reports only how far the scan came. The scan reads the column `account` only if it filters by it. */
+    /**
+     * A row without an ID reports only how far the scan came. Without a filter by account, the column `account` is not read.
+     */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -180,8 +177,8 @@ export const jobSearchOperations = (dialect: Dialect) => {
 }
 
 /**
- * Makes each scan a separate operation, so that others can run in between.
- * @param rows jobs per scan; depends on the cost of a row and on how long other operations can wait
+ * Makes each scan a separate operation, so that other operations run between them.
+ * @param rows how many jobs a scan reads
  */
 export async function searchJobsByChunk(
   search: JobSearch,
@@ -215,10 +212,13 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
 
-/** How many times more it costs to read a job's metadata than its other columns, because it is stored after the messages. */
+/**
+ * A scan that filters by metadata reads this many times fewer jobs. Metadata is stored after the messages, so it costs much
+ * more to read than other columns.
+ */
 const METADATA_COST = 10
 
-/** How much of a stored error to read for its code. */
+/** An error starts with its code, within this many characters. */
 const ERROR_HEAD = 80
 
 function readJobSummary(row: Row): JobSummary {
@@ -269,7 +269,7 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   }
 }
 
-/** Counts like SQL's `substr`, for which a surrogate pair is one character. */
+/** Counts a surrogate pair as one character, like SQL's `substr`. */
 function firstCharacters(text: string, count: number): string {
   let end = 0
   for (let counted = 0; counted < count && end < text.length; counted++) {

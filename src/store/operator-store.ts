@@ -31,9 +31,10 @@ export interface OperatorStore
  */
 export interface AdminActionStore {
   /**
-   * Settles an unfinished job, whichever node holds it: it fails with `cancelled`, its callback is pending, and its usage
-   * counts. `takeCancelled` reports the job to the nodes that run it or have a pending response for it; later writes of those
-   * nodes change nothing. On SQLite, `depth` counts the job until it was reported. A second call changes nothing.
+   * Fails an unfinished job with the error `cancelled`, whichever node holds it. The job counts in the usage of its account,
+   * and its callback becomes pending. `takeCancelled` reports the job to the nodes that run it or have a pending response for
+   * it; later writes of those nodes change nothing. On SQLite, `depth` counts the job until it was reported. A second call
+   * changes nothing.
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 
@@ -45,13 +46,13 @@ export interface AdminActionStore {
   /** Deletes a finished job, with its outcome, cached response, callback and attempts. Its usage still counts. */
   deleteJob(jobId: string): Promise<Deleted>
 
-  /** Examines the next jobs after an ID, in order of IDs, and deletes those of the account that have finished. */
+  /** Examines a bounded number of jobs after this ID, in order of IDs, and deletes those of the account that have finished. */
   deleteJobsOf(account: string, afterJobId: string): Promise<DeletedJobs>
 
   /**
-   * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. Its usage moves to the name
-   * `usageAs`, which no account has. Afterwards no write can store a job for the account. If a concurrent write stored a job
-   * during the deletion, `has open jobs` is returned although the account is gone. Then cancel and delete its jobs, too.
+   * Deletes the account with its keys, secrets and idempotency keys, unless it has open jobs. Its usage moves to `usageAs`, a
+   * name that no account has. Afterwards no write can store a job for the account. If a concurrent write stored a job during
+   * the deletion, this returns `has open jobs` although the account is gone. Then cancel and delete its jobs, too.
    */
   deleteAccount(account: string, usageAs: string): Promise<AccountDeleted>
 
@@ -64,7 +65,7 @@ export interface AdminActionStore {
 
 export interface CancelJobs {
   readonly account: string
-  /** Whether to cancel running jobs as well as queued ones. */
+  /** True to cancel running jobs as well as queued ones. */
   readonly running: boolean
   /** Only jobs before this ID, so that jobs accepted during the action do not prolong it indefinitely. */
   readonly beforeJobId: string
@@ -84,7 +85,6 @@ export interface DeletedJobs {
   readonly next: string | null
 }
 
-/** Who cancelled a job, and what it used. */
 export interface CancelledOutcome {
   readonly by: CancelledBy
   readonly errorJson: string
@@ -97,7 +97,7 @@ export interface CancelledOutcome {
  * missing. If an entry has no outcome, its action was interrupted. Nothing else changes entries, and they are never deleted.
  */
 export interface AuditStore {
-  /** Durable before the action begins. A second call with the same entry changes nothing. */
+  /** Stores the entry durably, before the action begins. A second call with the same entry changes nothing. */
   addAuditEntry(entry: NewAuditEntry): Promise<void>
 
   /** Stores the outcome of the action. A second call replaces it; an unknown entry is ignored. */
@@ -126,13 +126,12 @@ export interface NewAuditEntry extends AuditFields {
 }
 
 /**
- * Names the account through a job, batch or key. The statement that adds the entry looks up the account, and stores null if the
- * job, batch or key does not exist.
+ * Names the account through a job, batch or key, because the caller may not know the account. The store looks it up, and stores
+ * null if the job, batch or key does not exist.
  */
 export type AccountOf = { readonly ofJob: string } | { readonly ofBatch: string } | { readonly ofKey: string }
 
 export interface AuditEntry extends AuditFields {
-  /** The account that the action was about, if any. */
   readonly account: string | null
   /** Null while the action runs, and permanently if it was interrupted. */
   readonly outcome: string | null

@@ -44,7 +44,7 @@ interface Scans {
   scanJobs(scan: JobScan): Promise<JobChunk>
 }
 
-/** Searches read in chunks, so that other operations run in between. */
+/** Makes each search a series of scans, so that other operations run between them. */
 export function withSearches<Some extends Scans>({ chunkRows }: Dialect, methods: Some) {
   return {
     ...methods,
@@ -81,7 +81,7 @@ const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes, pairsOf }: 
     expected: string,
     state: string,
   ): Steps<boolean> {
-    // If the statement is repeated after a broken connection, it finds the new state.
+    // A statement that is repeated after a broken connection finds the new state.
     const changed = yield sql`
       update idempotency set fingerprint = ${state}
       where account = ${account} and key = ${key} and fingerprint ${isOneOf([expected, state])} returning key`
@@ -101,7 +101,7 @@ const heldRequestOperations = ({ heldRequestsOf, isOneOf, liveNodes, pairsOf }: 
 })
 
 const auditOperations = {
-  // If the response is lost, the statement is repeated and finds its own row.
+  // A statement that is repeated because its response was lost finds its own row.
   addAuditEntry: repeatableWrite(function* (entry: NewAuditEntry): Steps<void> {
     const { id, atMs, who, what, account, target, detailsJson } = entry
     yield sql`
@@ -130,7 +130,7 @@ function accountOf(account: NewAuditEntry['account']) {
   if (account === null || typeof account === 'string') return account
   if ('ofKey' in account) return sql`(select account from keys where id = ${account.ofKey})`
   if ('ofBatch' in account) return sql`(select account from batches where id = ${account.ofBatch})`
-  // On Postgres, the statement would fail if this text were not a UUID.
+  // Postgres would reject the statement if this text were not a UUID.
   return isJobId(account.ofJob) ? sql`(select account from jobs where id = ${account.ofJob})` : null
 }
 

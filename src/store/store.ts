@@ -58,15 +58,14 @@ export interface Store
    * exist.
    *
    * If the idempotency key is already stored for the account, `accept` stores nothing. It returns the jobs of the earlier
-   * request (`repeated`), or `conflict` if that request was different. If none of those jobs exists, the request is accepted
-   * again. A second call without a key stores the jobs again, or rejects.
+   * request (`repeated`), or `conflict` if that request was different. If none of the earlier jobs still exists, the request is
+   * accepted again. Without a key, a second call may store the jobs again, so callers must not repeat it.
    *
-   * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that a settlement stores,
-   * whether it would be handed off or queued otherwise.
+   * A job with a cached response (`NewJob.fingerprint`) is stored as completed at once, with its usage and its callback.
    *
-   * With a cost cap, `accept` stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, even if
-   * other nodes accept jobs at the same time. Jobs that a cached response completes reserve nothing, nor do jobs whose model
-   * has no price.
+   * With a cost cap, `accept` stores nothing and returns `over cost cap` if the jobs could exceed the cap, even if other nodes
+   * accept jobs at the same time. Jobs that a cached response completes reserve nothing; neither do jobs whose model has no
+   * price.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
@@ -74,7 +73,7 @@ export interface Store
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
-   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. No job is ever assigned to two nodes. The cost
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. Two nodes never get the same job. The cost
    * does not grow with the length of the queue. A second call claims other jobs. If the response to a call is lost, `claimsOf`
    * returns its jobs.
    */
@@ -89,62 +88,62 @@ export interface Store
    */
   queued(): Promise<Queued>
 
-  /** Counts queued suspects. This is cheap if there are none. */
+  /** Counts queued suspects, at almost no cost if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
   /**
-   * Records that these suspects, which the node holds, start to execute: from then on, a crash of the node counts against them.
-   * Claims that the node no longer holds do not change.
+   * Records that the node starts to execute these suspects. From then on, a crash of the node counts against them. Claims that
+   * the node no longer holds do not change.
    */
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
    * Fails up to `limit` queued jobs, including suspects, that have waited too long for model servers or whose deadline has
-   * passed. The order is undefined. Jobs that a node holds do not change. Each job is settled with the usage and receipt of its
-   * earlier runs. Returns the failed jobs; fewer than `limit` means that there are no more.
+   * passed, in any order. Jobs that a node holds do not change. Each job is settled with the usage and receipt of its earlier
+   * runs. Returns the failed jobs; fewer than `limit` means that no overdue job is left.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
   /**
-   * Stores the outcome, its usage, the cached response and the pending callback if this node still holds the job under this
-   * attempt. A second call, or a call by a stale holder, changes nothing.
+   * Stores the outcome, its usage, the cached response and the pending callback, if this node still holds the job under this
+   * attempt. A second call changes nothing, and neither does a call for a claim that the node has lost.
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /** Returns those of the jobs that this node holds to the head of the queue, so a second call changes nothing. */
+  /** Returns the jobs that this node still holds to the head of their queues. A second call changes nothing. */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
    * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which
-   * the next claim returns. Other releases, rescues and claims keep them.
+   * the next claim returns. Claims, rescues and calls of `release` do not change them.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Every other node without a valid
-   * lease is dead. Returns the number of jobs. If several nodes call this, only one rescues each job.
+   * Returns the jobs of dead nodes to the head of their queues, and makes the callbacks of these nodes due. Every other node
+   * without a valid lease is dead. Returns the number of jobs. If several nodes call this, only one rescues each job.
    *
-   * This adds 1 to the crash count of each of these jobs, except suspects whose start was not recorded under their current
-   * attempt (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
-   * `revertCrashes` undoes both.
+   * This adds 1 to the crash count of each job, except suspects whose start was not recorded under their current attempt
+   * (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
+   * `revertCrashes` undoes the crash counts.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * Returns the cached response of an identical job, or null. Returns a promise only if the store must read the database.
-   * `fingerprint` is different for each account.
+   * Returns the cached response of an identical job, or null. Returns a promise only if the store must read the database. The
+   * fingerprint includes the account, so accounts never share responses.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * Returns the job as its account may see it; null if it does not exist, belongs to another account, or has expired. If the
-   * result and the error together exceed `maxBytes`, they are not loaded. Without `maxBytes`, they are always loaded.
+   * Returns the job as its account may see it; null if the job does not exist, belongs to another account, or has expired. If
+   * the result and the error exceed `maxBytes` together, both are left out. Without `maxBytes`, both are always returned.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Returns those of the jobs, of any account, that have finished, for the node that accepted them. If there are several, their
-   * results and errors have at most `maxBytes` together. Call it again for jobs that were left out for this reason.
+   * Returns those of the jobs, of any account, that have finished. The results and errors of several jobs have at most
+   * `maxBytes` together; call this again for jobs that were left out because of their size.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
@@ -153,11 +152,14 @@ export interface Store
 
   /**
    * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and some of what `purgeFiles` deletes.
-   * Returns true if it reached its limit, because there may be more.
+   * Returns true if there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** Returns the length of the queue in constant time. It is exact up to some thousands, and may be an estimate beyond that. */
+  /**
+   * Returns the length of the queue in constant time. The length is exact up to some thousands, and may be an estimate beyond
+   * that.
+   */
   depth(): Promise<Depth>
 
   /** Returns the length of each queue of each route, including suspects, up to `COUNTED_OF_QUEUE`. */
@@ -170,22 +172,21 @@ export interface Store
   close(): Promise<void>
 }
 
-/** Where a claim looks for jobs. */
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * A walk of a route: claims the route's jobs in order of their turns, from the route's position. The position is where the last
- * walk ended, or a job that was queued, released or rescued since, whichever is first. The walk skips suspects, the jobs in
- * `exceptJobs`, and those of `exceptAccounts`, which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in
- * addition to those that it claims.
+ * A walk of a route: claims the route's jobs in order of their turns, from the route's position on. The position is where the
+ * last walk ended, or that of an earlier job that joined the queue since. The walk skips suspects, the jobs in `exceptJobs`,
+ * and those of `exceptAccounts`, which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in addition to those
+ * that it claims.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
   readonly route: string
   readonly exceptAccounts: readonly string[]
-  /** A few hundred at most. The position does not move past them. */
+  /** At most a few hundred. The position does not move past these jobs, so that later walks find them. */
   readonly exceptJobs: readonly string[]
-  /** If true, the walk does not move the position. Then `mayHaveMore` may be false even if more jobs are queued. */
+  /** If true, the walk does not move the position, and `mayHaveMore` may be false although more jobs are queued. */
   readonly keepsPlace: boolean
 }
 
@@ -210,15 +211,14 @@ export interface ClaimOfSuspects {
   readonly exceptRoutes: readonly string[]
 }
 
-/** How many jobs a walk of a route may read in addition to those that it claims. */
 export const WALK_ROWS = 1024
 
-/** Texts up to this size come with the claim: the stored bytes of messages, response format and callback together. */
+/** A claim returns the messages, response format and callback of a job if they have at most this size together. */
 export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** Whether there may be more jobs: the claim reached its limit of jobs, or of rows to read. */
+  /** True if the claim reached its limit of jobs, or of rows to read. */
   readonly mayHaveMore: boolean
 }
 
@@ -239,7 +239,7 @@ export interface QueuedSuspects {
 }
 
 export interface Queued {
-  /** The routes with queued jobs other than suspects; an empty text stands for jobs whose route is unknown. */
+  /** The routes with queued jobs other than suspects. An empty text stands for jobs whose route is unknown. */
   readonly routes: readonly string[]
   /** The earliest deadline of any queued job; null if none has one. */
   readonly nextDeadlineMs: number | null
@@ -247,7 +247,6 @@ export interface Queued {
 
 export type Overdue = PastPatience | PastDeadline
 
-/** Jobs whose deadline has passed. */
 export interface PastDeadline {
   readonly route: null
   readonly error: JobError
@@ -255,7 +254,7 @@ export interface PastDeadline {
 
 /**
  * Queued jobs of the route that have waited for model servers for `patienceMs` in total. The current wait began when the job
- * was created or last released, but not before `unavailableSinceMs`. Waits before that release count, too.
+ * was created or last released, but not before `unavailableSinceMs`. Waits that ended before the last release count too.
  */
 export interface PastPatience {
   readonly route: string
@@ -263,7 +262,6 @@ export interface PastPatience {
   readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
-  /** The error with which the jobs fail. */
   readonly error: JobError
 }
 
@@ -278,7 +276,7 @@ export interface FailedJob {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** The usage and errors of earlier runs, written by `queue/earlier-runs.ts`. */
+  /** The usage and errors of earlier runs, as `queue/earlier-runs.ts` writes them. */
   readonly earlierJson: string
   /** When the job was released, and how long it had waited for model servers until then. */
   readonly sinceMs: number
@@ -290,25 +288,25 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** How long the write may wait for others, in milliseconds, as in `Settlement`. */
+  /** How long the write may wait to share a transaction with others; absent not to wait. */
   readonly mayWaitMs?: number
   /**
-   * The maximum cost of the account in the current month, in millionths of the currency: the cost of the jobs that finished
-   * this month, plus what open jobs have reserved. Absent for no cap.
+   * The maximum cost of the account in the current month, in millionths of the currency; absent for no cap. It covers the jobs
+   * that finished this month and what open jobs have reserved.
    */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** Whether the accepting node runs the job itself at once. If so, the job is stored as claimed by that node, as attempt 1. */
+  /** True if the accepting node runs the job at once. Then the job is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
   /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
   readonly step: number
-  /** The queue for the job's targets and priority, named by `queueName` (`job/priority.ts`). */
+  /** The name of the queue for the job's targets and priority, from `queueName` (`job/priority.ts`). */
   readonly route: string
   /**
-   * Whether a request on the accepting node waits for the job. If so, that node is notified if another one settles the job, and
+   * True if a request on the accepting node waits for the job. Then that node is notified if another one settles the job, and
    * gets the text of a cached response.
    */
   readonly awaited: boolean
@@ -328,10 +326,9 @@ export type Accepted =
   /** `answered`: the jobs that a cached response completed; absent if there are none. */
   { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
 
-/** The jobs would exceed the account's cost cap. */
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** The account's cost, including reservations, without these jobs. */
+  /** The account's cost in this month without these jobs, including what open jobs have reserved. */
   readonly used: number
 }
 
@@ -349,16 +346,15 @@ export interface AnsweredJob {
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** The public model name in the request; usage is summed by it. */
+  /** The public model name in the request, by which usage is summed. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
-  /** The receipt as JSON text: what was sent to upstreams and what they returned. */
   readonly receiptJson: string
-  /** Caches the answer for identical later jobs; null if it is not cached. */
+  /** Caches the answer for identical later jobs; null not to cache it. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** How long the write may wait for others to share a transaction, in milliseconds; 0 or absent not to wait. */
+  /** How long the write may wait to share a transaction with others; absent not to wait. */
   readonly mayWaitMs?: number
 }
 
@@ -366,11 +362,10 @@ export interface Settlement extends Claim {
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** The size of the result and the error if they are too large to load, and so are null; otherwise 0. */
+  /** The size of result and error if they exceed the limit of the read, and are therefore null; otherwise 0. */
   readonly omittedBytes: number
 }
 
-/** A finished job, for a request on another node that waits for it. */
 export interface EndedJob extends JobRecord {
   readonly cacheHit: boolean
 }

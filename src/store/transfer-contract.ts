@@ -1,6 +1,6 @@
 /**
  * Transfers between databases: the contract of source and target, and the columns to copy, declared once for both stores.
- * Conversations and outcomes are copied in their stored form, compressed or not, and are not changed.
+ * Conversations and outcomes are copied in their stored form, compressed or not.
  */
 import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
@@ -15,10 +15,11 @@ export interface TransferSource {
   close(): Promise<void>
 }
 
-/** The empty database that a transfer fills, held exclusively. Either everything is stored in it or nothing. */
+/** The empty database that a transfer fills. It is held exclusively, and stores everything or nothing. */
 export interface TransferTarget {
   /**
-   * Must be called in the order of `KINDS`. Returns how many rows were added. Rows of jobs that were not added are left out.
+   * Must be called in the order of `KINDS`. Returns how many rows were added. A row that belongs to a job is left out if the
+   * job was not added.
    */
   add(kind: Kind, rows: readonly Row[]): Promise<number>
   /** Makes everything that was added durable. */
@@ -30,37 +31,40 @@ export interface TransferTarget {
 export interface TargetOptions {
   /** Determines the width of partitions, if the store has any. */
   readonly expiry: Expiry
-  /** Called with facts that the operator should know about the database. They do not stop the transfer. */
+  /** Called with facts about the database that the operator should know. They do not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
-/** Batches that are each small enough to hold in memory. */
+/** Each batch is small enough to hold in memory. */
 export type Batches = AsyncIterable<readonly Row[]>
 
 /**
- * A batch ends after this many rows, or this many bytes of text. Larger batches would need more memory and hardly save time.
+ * A batch ends after this many rows, or this many bytes of text. Larger batches would take more memory and hardly save time.
  */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
 
 /** The type in Postgres. SQLite stores text, numbers and bytes, and booleans as 0 and 1. */
 type Type = 'uuid' | 'text' | 'bytea' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
-/** The type, with `?` if the column may be null, and the tables that contain the column in SQLite and in Postgres. */
+/**
+ * The type, with `?` if the column may be null, and the names of the tables with the column, separated by spaces; empty if the
+ * column is not stored.
+ */
 type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** The name of these rows in messages to people. */
+  /** The name of these rows in messages to operators. */
   readonly title: string
-  /** The table to select from, and its key, unless a source defines others. */
+  /** The table to select from and its key, unless a source defines others. */
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
-  /** Maximum rows of a batch; `BATCH_ROWS` by default. */
+  /** Maximum rows of a batch; absent for `BATCH_ROWS`. */
   readonly batchRows?: number
 }
 
-/** Declares columns, by type, of a table that both stores have. */
+/** Declares columns of a table that both stores have. */
 function both(table: string, namesOf: { readonly [type in Column[0]]?: readonly string[] }): Columns {
   const columns = Object.entries(namesOf).flatMap(([type, names]) =>
     names.map((name) => [name, [type as Column[0], table, table]] as const),
@@ -99,8 +103,8 @@ export const KINDS = {
     }),
   },
   /**
-   * Includes expired jobs, which the transfer leaves out. A job that a node holds is transferred as released to the head of its
-   * route, without another crash.
+   * Includes expired jobs, which the transfer then leaves out. A job that a node holds is transferred as released to the head
+   * of its route, without another crash.
    */
   jobs: {
     title: 'jobs',
@@ -142,7 +146,7 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
-      // Whether a batch has yet to write the result of the job.
+      // True while a batch has yet to write the result of the job.
       in_batch: ['integer', '', ''],
       // These columns are only counted: whether a node holds the job, and the state of its callback.
       held: ['integer', '', ''],
@@ -150,7 +154,7 @@ export const KINDS = {
       due_at_ms: ['bigint?', '', ''],
     },
   },
-  /** If a request is open, a server of the target creates its job. */
+  /** A server of the target creates the jobs of open requests. */
   reruns: {
     title: 'reruns',
     table: 'reruns',
@@ -258,7 +262,6 @@ export const KINDS = {
       'bigint?': ['expires_at_ms', 'revoked_at_ms'],
     }),
   },
-  /** Transferred in order, oldest first. */
   auditEntries: {
     title: 'the audit log',
     table: 'audit',
@@ -284,7 +287,7 @@ export function columnsOf(kind: Kind): Columns {
   return KINDS[kind].columns
 }
 
-/** Returns a function that reads rows with all columns of the kind, each with its type. */
+/** Returns a function that reads rows with all columns of the kind, and throws if one has the wrong type. */
 export function readerOf(kind: Kind): (row: Row) => Row {
   const columns = Object.entries(columnsOf(kind)).map(([name, [type]]) => [name, readerOfType(type)] as const)
   return (row) => {
@@ -302,7 +305,7 @@ function readerOfType(type: Column[0]) {
   return isText ? textOf : numberOf
 }
 
-/** A table in which a store keeps rows of a kind, the columns in it, and which rows are in it. */
+/** A table with rows of a kind, the columns in it, and which rows are in it. */
 interface StoredTable {
   readonly table: string
   readonly names: string[]
@@ -329,7 +332,7 @@ function isPartOf(table: string): (row: Row) => boolean {
   return () => true
 }
 
-/** Whether rows of the kind name a finished job in `job_id`. */
+/** True if `job_id` in rows of the kind names a finished job. */
 export function isOfJob(kind: Kind): boolean {
   return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

@@ -5,14 +5,14 @@
 import { PRIORITIES, queueName } from '../job/priority.ts'
 
 /**
- * The usage of accounts, summed by account, month and model, and what accounts have open and stored. The transaction that
- * settles a job adds its usage, so every job counts exactly once, whatever crashes. Usage outlives the jobs.
+ * The transaction that settles a job adds the job's usage, so every job counts exactly once, even after a crash. Usage is kept
+ * when jobs are deleted.
  */
 export interface UsageStore {
   /** Returns usage, newest month first, then by account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** Returns what counts against the account's caps in that month. The cost is bounded, however many jobs are queued. */
+  /** Returns what counts against the account's caps in that month. The cost is bounded, even if many jobs are queued. */
   used(account: string, month: string): Promise<Used>
 
   /**
@@ -23,9 +23,8 @@ export interface UsageStore {
 }
 
 export interface QuotaUse {
-  /** Jobs that are queued or assigned. */
   readonly openJobs: number
-  /** The bytes of all stored jobs, counted as in `stored-bytes.ts`, plus those of all files. */
+  /** The bytes of all stored jobs, as `stored-bytes.ts` counts them, and of all files. */
   readonly storedBytes: number
   /** The maximum cost of the open jobs (`Job.reserved`), in millionths of the currency; absent if 0. */
   readonly reserved?: number
@@ -33,7 +32,7 @@ export interface QuotaUse {
 
 export interface UsageSearch {
   readonly account?: string
-  /** A month in the form of `job/month.ts`. */
+  /** A month as `job/month.ts` writes it. */
   readonly month?: string
   /** The last row of the previous page. */
   readonly after?: UsageKey
@@ -43,7 +42,7 @@ export interface UsageSearch {
 export interface UsageKey {
   readonly account: string
   readonly month: string
-  /** The public model name of the requests. */
+  /** The public model name in the requests. */
   readonly model: string
 }
 
@@ -55,39 +54,43 @@ export interface UsageRecord extends UsageKey {
   readonly cacheHits: number
   /** Calls to model servers, including failed ones. */
   readonly calls: number
-  /** Sums over all calls, as the model servers counted them. */
+  /** Tokens of all calls, as the model servers counted them. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no job's model had a price. */
+  /** In millionths of the currency; absent if no model of the jobs had a price. */
   readonly cost?: number
 }
 
 export interface Used {
-  /** Jobs that finished in that month. */
   readonly jobs: number
   /** Jobs that are queued or running, up to `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
-  /** Input and output tokens of the finished jobs. */
   readonly tokens: number
 }
 
 export const MAX_OPEN_COUNTED = 100_000
 
-/** The route of jobs that wait for the budget of their account. No other route has this name, because names of targets contain a slash. */
+/**
+ * The route of jobs that wait for the budget of their account. No target can have this name, because names of targets contain a
+ * slash.
+ */
 export const BUDGET_ROUTE = 'budget'
 
-/** The queues of all priorities, highest first. */
+/** The names of the route's queues, highest priority first. */
 export const BUDGET_QUEUES: readonly string[] = PRIORITIES.map((priority) =>
   queueName(BUDGET_ROUTE, priority),
 )
 
 /**
- * Jobs that wait for the budget of their account: they were accepted although they did not fit under the account's cost cap,
- * because the tier's `over_cap` is `wait`. They are queued on a separate route, from which no node claims. They reserve nothing
- * (`Job.reserved` is 0) until they move to the route of their targets.
+ * Jobs that wait for the budget of their account. They did not fit under its cost cap, and were accepted because the tier's
+ * `over_cap` is `wait`. No node claims from their route. They reserve nothing (`Job.reserved` is 0) until they move to the
+ * route of their targets.
  */
 export interface CostCapStore {
-  /** Returns the accounts with jobs that wait for budget. The cost grows with the number of accounts that have queued jobs. */
+  /**
+   * Returns the accounts with jobs that wait for budget. The cost grows with the number of accounts that have queued jobs, not
+   * with the number of jobs.
+   */
   accountsOverBudget(): Promise<string[]>
 
   /** Returns the account's next jobs that wait for budget: by priority, then in order of acceptance. */
@@ -117,7 +120,10 @@ export interface BudgetedJobs {
   /** The account's cost cap, as in `Acceptance`; null for no cap. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
-  /** The new state of earlier runs (`queue/earlier-runs.ts`). The wait for model servers starts now. */
+  /**
+   * What the moved jobs store about earlier runs, as `queue/earlier-runs.ts` writes it. Their wait for model servers starts
+   * now.
+   */
   readonly earlierJson: string
   readonly nowMs: number
 }
@@ -131,8 +137,7 @@ export interface BudgetedJob {
 }
 
 export interface QueuedWithinBudget {
-  /** The routes of the jobs that were moved. */
   readonly routes: readonly string[]
-  /** Whether one of the jobs did not fit under the cap. */
+  /** True if one of the jobs did not fit under the cap. */
   readonly isCapReached: boolean
 }

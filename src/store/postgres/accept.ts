@@ -1,6 +1,6 @@
 /**
- * Stores new jobs in Postgres, those of many acceptances in one statement. Acceptances can have idempotency keys, and jobs can
- * be handed off, queued, or completed by a cached response. `fair-order.ts` gives queued jobs their turns.
+ * Stores new jobs in Postgres, those of many acceptances in one statement. Jobs can be handed off, queued, or completed by a
+ * cached response. `fair-order.ts` gives queued jobs their turns.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
@@ -32,10 +32,7 @@ import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-/**
- * The maximum of acceptances in a group. Each idempotency key takes an entry in the database's lock table, which has 6,400
- * entries by default.
- */
+/** Each idempotency key takes an entry in the database's lock table, which has 6,400 entries by default. */
 const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
@@ -65,21 +62,22 @@ interface Remembered {
   readonly jobIds: readonly string[]
 }
 
-/** Whether cached responses completed jobs in the last group. */
+/** True if cached responses completed jobs in the last group. */
 interface CachedLately {
   is: boolean
 }
 
 interface Result {
   readonly accepted: Accepted
-  /** The request that is now stored under the key of the acceptance; null if it has no key. */
+  /** The request that is stored under the key of the acceptance; null if it has no key. */
   readonly remembered: Remembered | null
 }
 
 /**
  * If several acceptances have the same key, only the first is sent to the database, and its result decides the others.
- * A statement that cannot use cached responses costs the database half as much. It is tried first, unless cached responses
- * completed jobs in the last group. Acceptances that it leaves out are sent again.
+ *
+ * A statement that cannot use cached responses costs the database half as much. So it is tried first, unless cached responses
+ * completed jobs in the last group. Acceptances that it leaves out are sent again in a statement that can.
  */
 async function acceptGroup(
   parts: PostgresParts,
@@ -103,14 +101,14 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
-        // A conflict does not show whether the jobs of the earlier request still exist. This acceptance may repeat that
-        // request, so it needs a result of its own.
+        // A conflict does not show whether the jobs of the earlier request still exist. If this acceptance repeats that
+        // request, it needs a result of its own.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
-        // The first acceptance stored nothing, and this one may cost less.
+        // The first acceptance stored nothing, and this one may cost less, so it is sent again.
         if (result.accepted.kind === 'over cost cap') return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
-      // The contents of the first acceptance were rejected, but this one may be a different request.
+      // The database rejected the contents of the first acceptance. This one may be a different request, so it is sent again.
       else return true
       return false
     })
@@ -128,9 +126,8 @@ function repeats({ idempotency }: Acceptance, remembered: Remembered | null): bo
   return remembered?.fingerprint === idempotency?.fingerprint
 }
 
-/** The result of an acceptance whose key is stored with this earlier request. */
 function resultOf(acceptance: Acceptance, remembered: Remembered | null): Accepted {
-  // If the job ID is the same, this acceptance itself was stored, and the first response to it was lost.
+  // The same job ID means that this acceptance itself was stored, and that the first response to it was lost.
   if (remembered === null || remembered.jobIds[0] === acceptance.jobs[0]?.job.id) return { kind: 'accepted' }
   return earlierOf(acceptance.idempotency, remembered)
 }
@@ -142,7 +139,7 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 /**
  * Stores all acceptances or none, except those that it leaves out. All must be from one node and have different keys.
  * @param mode `uncached` is like `first`, but leaves out acceptances whose jobs may have cached responses
- * @param found `cached` is set if there were cached responses
+ * @param found the function sets `cached` if there were cached responses
  */
 async function acceptAll(
   { database, walks, notifications, others }: PostgresParts,
@@ -181,7 +178,7 @@ async function acceptAll(
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
   const leftOut = new Set<number>()
-  /** The lowest turn that was queued, by route. */
+  /** The lowest queued turn of each route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
@@ -201,7 +198,7 @@ async function acceptAll(
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
     return { accepted, remembered: earlier ?? own }
   })
-  // The turns that the first try assigned are not known.
+  // The turns that the first try assigned are unknown. Turn 0 makes walks look at the whole queue again.
   if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
   for (const [route, turn] of queued) {
     walks.joined(route, turn)
@@ -231,7 +228,7 @@ function weightOfAcceptance({ jobs }: Acceptance): number {
   return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
-/** The values of `ACCEPT`, in order. */
+/** In the order of the parameters of `ACCEPT`. */
 function valuesOf(
   acceptances: readonly Acceptance[],
   jobs: readonly NewJob[],
@@ -269,7 +266,7 @@ function valuesOf(
   ]
 }
 
-/** The additional values of `ACCEPT_CAPPED`. */
+/** The values that `ACCEPT_CAPPED` takes after those of `ACCEPT`. */
 function capValues(acceptances: readonly Acceptance[], mode: Mode | 'uncached'): unknown[] {
   const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
     costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
@@ -294,7 +291,7 @@ const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TU
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
 const CAPS_FROM = TURNS_AT + 5
 
-/** Null if the account does not exist. The column must not be null, so the statement then fails with `UnknownAccount`. */
+/** If the account was deleted, this is null. The column must not be null, so the statement then fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
@@ -302,7 +299,7 @@ const TEXT_OF_CACHED = textOfColumn('n', 'content')
 const ANSWERED_NOW = `union all
     select 'answered', null, id, null, null, case when origin is not null then ${TEXT_OF_CACHED} end, null, null from n where cached_id is not null`
 
-/** The CTE `over`: the requests that would exceed the cost cap of their account. */
+/** The CTE `over` has the requests that would exceed the cost cap of their account. */
 const OVER = `costs as (
     select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
     from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
@@ -326,7 +323,7 @@ const TAKEN_KEYS = `
     from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
-/** @param without the CTE with more requests that are not accepted */
+/** @param without a CTE with requests that are not accepted, in addition to those whose key is taken */
 const remember = (without: string | null) => `
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
@@ -357,7 +354,7 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** Stores the places of jobs that are all handed off. */
+/** For a group whose jobs are all handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -383,7 +380,7 @@ const acceptUncached = (
   isKeyed: boolean,
   isQueued: boolean,
 ): Statement & { readonly parameters: number } => ({
-  // The statement takes only the first of the values of `ACCEPT`.
+  // The statement takes only this many of the values of `ACCEPT`.
   parameters: isQueued ? TURNS_AT : isKeyed ? TURNS_AT - 1 : KEYS_FROM - 1,
   name: `accept uncached${isKeyed ? ' keyed' : ''}${isQueued ? ' queued' : ''}`,
   text: `
@@ -412,9 +409,9 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `taken_keys` locks all keys first, so that only one of several nodes accepts a key; `taken` has the keys that are already
- * stored. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
- * each taken key, a row for each completed job, and a row with the lowest turn that was queued on each route.
+ * `taken_keys` locks all keys first, so that only one of several nodes accepts a key. The CTE `n` has the jobs whose keys are
+ * not taken, each with the cached response that completes it. The result has a row for each taken key, a row for each completed
+ * job, and a row with the lowest queued turn of each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -471,7 +468,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   again: accept('again', true),
 }
 
-/** $1 the jobs of the repeated acceptances. */
+/** Finds the cached responses that completed jobs of repeated acceptances ($1). */
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',

@@ -1,7 +1,4 @@
-/**
- * Pending callbacks in Postgres, and how the callback that reports the end of a batch is stored. Concurrent calls share
- * statements.
- */
+/** Pending callbacks in Postgres, also those that report the end of a batch. Concurrent calls share statements. */
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
 import {
@@ -55,7 +52,7 @@ export function callbackOperations({
       const attempts = deferred.map(({ attempts }) => attempts)
       const rows = await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])
       const taken = new Map(rows.map(readDueCallback).map((due) => [due.jobId, due]))
-      // `update … returning` returns rows in any order.
+      // Restores the given order, because `update … returning` returns rows in any order.
       return ids.flatMap((jobId) => taken.get(jobId) ?? [])
     },
 
@@ -115,8 +112,8 @@ const SELECT_TAKEN = `
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has taken stay
- * with that node, whatever the clocks of nodes show.
+ * $1 node, $2 delivery queue, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has
+ * taken stay with that node, whatever the clocks of nodes show.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -134,8 +131,8 @@ const TAKE = {
   ${SELECT_TAKEN}`,
 }
 /**
- * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that no two
- * statements deadlock.
+ * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that two concurrent
+ * statements cannot deadlock.
  */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
@@ -164,7 +161,7 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
-/** If this is repeated because its response was lost, it changes nothing: the attempt is already the last line. */
+/** Changes nothing if it is repeated because its response was lost: then the attempt is already the last line of the log. */
 const RECORD = {
   name: 'record callbacks',
   text: `
@@ -188,7 +185,7 @@ const DEFER: Statement = {
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
 }
 
-/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
+/** A callback must belong to a job, so the callback of a batch gets a row of a finished job without a model (`NO_MODEL`). */
 export const batchStepOperations = { advanceBatch: advanceBatch(POSTGRES, owe) }
 
 function* owe({ batchId, account, callback, createdAtMs, nowMs }: BatchReport): Steps<void> {

@@ -1,4 +1,4 @@
-/** Cancels jobs in Postgres and informs the nodes that hold them. */
+/** Cancels jobs in Postgres, and reports them to the nodes that hold them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'
@@ -15,9 +15,9 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
- * Settles the open jobs that meet the condition. Returns how many. Every write of a holder requires the row in `open_jobs`, so
- * the node that holds a cancelled job cannot settle it. `outcomes.node` stores who cancelled the job, because no node settled
- * it. No node can have such a name.
+ * Settles the open jobs that meet the condition, and returns how many. Every write of the node that holds a job requires the
+ * job's row in `open_jobs`, so that node cannot settle a cancelled job. `outcomes.node` stores who cancelled the job, because
+ * no node settled it, and no node has such a name.
  */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { by, errorJson, usageJson, nowMs } = outcome

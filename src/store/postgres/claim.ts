@@ -61,7 +61,7 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** @param route null if the jobs are of several routes */
+  /** @param route null for jobs of several routes */
   const claimedOf = (route: string | null, rows: readonly Row[]): Claimed['jobs'] => {
     const claimed = rows.filter(({ id }) => id !== null)
     if (route !== null) for (const row of claimed) walks.claimed(route, numberOf(row, 'turn'))
@@ -151,10 +151,10 @@ const inline = (column: string, text = column) =>
   `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
- * Claims the jobs of `first` and returns them in order. `octet_length` does not read large texts, because these are stored
- * outside of their rows.
- * @param looked the CTE with columns that every row gets, which report where the walk ended. Without jobs, the result is one
- * row with only these columns
+ * Claims the jobs of the CTE `first`, which are the only rows that a claim locks, and returns them in order. `octet_length`
+ * does not read large texts, because they are stored outside of their rows.
+ * @param looked a CTE whose columns every returned row gets, and which reports where a walk ended. Without jobs, the result is
+ * one row with only these columns
  */
 const claimAll = (now: string, looked: string) => `
   taken as (
@@ -177,8 +177,10 @@ const NO_WALK = '(select 1 as one)'
 
 /**
  * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place at which to start, $7 how many rows to read, $8
- * accounts and $9 jobs to skip. If it claims fewer jobs than the limit, it also returns the last row that it read, how many
- * rows it read, and the first job of $9 that is queued at or after the start.
+ * accounts and $9 jobs to skip.
+ *
+ * If the statement claims fewer jobs than the limit, it also returns the last row that it read, how many rows it read, and the
+ * first job of $9 that is queued at or after the start.
  */
 export const WALK = {
   name: 'claim of route',
@@ -228,9 +230,10 @@ export const CLAIM_OF_LANE = {
 }
 
 /**
- * $1 node, $2 limit, $3 the current time, $4 the crash count of the suspects, $5 the crash count at which a suspect fails if it
- * ran alone in its last crash, $6 routes to skip. A suspect that must fail is claimed only when all of its crashes are
- * confirmed.
+ * $1 node, $2 limit, $3 the current time, $4 the crash count of the suspects, $5 the crash count at which a suspect fails if
+ * its last crash was alone, $6 routes to skip.
+ *
+ * A suspect that must fail is claimed only when all of its crashes are confirmed, because a crash of a paused node is reverted.
  */
 export const CLAIM_SUSPECTS = {
   name: 'claim suspects',
@@ -268,7 +271,8 @@ const QUEUE_DEPTHS = {
 } as const
 
 /**
- * The routes with queued jobs, and a row with the next deadline. The offset prevents the planner from using the index of lanes.
+ * Selects the routes with queued jobs, and a row with the next deadline. The offset prevents the planner from using the index
+ * of lanes.
  */
 export const QUEUED = {
   name: 'queued',

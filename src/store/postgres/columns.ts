@@ -8,12 +8,12 @@ import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { STORED_TEXT_TYPES, storedTextColumns, textArray } from './texts.ts'
 
-/** The approximate weight of a job in a statement, in characters. */
+/** An approximate number of characters. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
   return 500 + messagesJson.length + (callbackJson?.length ?? 0)
 }
 
-/** The approximate weight of a settlement in a statement, in characters. */
+/** An approximate number of characters. */
 export function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
   const contentLength = outcome.status === 'completed' ? outcome.contentJson.length : receiptJson.length
   return 300 + contentLength + receiptJson.length
@@ -106,7 +106,10 @@ export function settlementColumns(
   ]
 }
 
-/** Returns, for example, `unnest($3::uuid[], $4::text[] …)`. `from` is the number of the first parameter. */
+/**
+ * Returns, for example, `unnest($3::uuid[], $4::text[] …)`.
+ * @param from the number of the first parameter
+ */
 export function unnest(types: readonly string[], from: number): string {
   return `unnest(${arrays(types, from)})`
 }
@@ -116,7 +119,9 @@ export function arrays(types: readonly string[], from: number): string {
   return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }
 
-/** Reads a row with the columns of `jobs` and of the claim. If the texts are too large, the row does not contain them. */
+/**
+ * The row must have columns of `jobs` and of the claim. Its texts are null if they are too large to be returned with the claim.
+ */
 export function readClaimedJob(row: Row): Claimed['jobs'][number] {
   const earlierJson = textOrNull(row, 'earlier')
   const crashCount = numberOf(row, 'deaths')

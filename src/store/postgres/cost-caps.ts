@@ -95,7 +95,8 @@ const JOBS: Statement = {
 
 /**
  * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
- * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like the acceptance of its jobs.
+ * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, so that this statement and an
+ * acceptance cannot exceed the cap together.
  */
 const QUEUE: Statement = {
   name: 'queue within budget',
@@ -134,10 +135,12 @@ const QUEUE: Statement = {
 }
 
 /**
- * Returns which requests of a group would exceed the cost cap of their account, in the order of requests. It locks the accounts
- * before it reads, so that two nodes cannot accept what only one of them may. The locks are in sorted order, after those of
- * keys, so no two nodes deadlock. Each statement of a function sees what was committed before it. A job that is settled during
- * the call is in exactly one of the two sums, because one statement reads both.
+ * The function returns which requests of a group would exceed the cost cap of their account, in the order of requests.
+ *
+ * It locks the accounts before it reads, so that two nodes cannot accept what only one of them may. It takes the locks in
+ * sorted order, after those of keys, so two nodes cannot deadlock. Each statement of a function sees what was committed before
+ * it. One statement reads both sums, so a job that is settled during the call is in exactly one of them.
+ *
  * If the first job of a request (`ids`) exists, an earlier try whose commit was unknown has accepted the request.
  */
 export const COST_CAPS_MIGRATION = `

@@ -1,6 +1,6 @@
 /**
- * Connections to Postgres: a pool, named statements, and errors classified by what they mean (errors.ts). No query waits
- * forever: the server ends a slow one, and a connection that does not respond is closed.
+ * Connections to Postgres: a pool, named statements, and errors by what they mean (errors.ts). No query waits forever: the
+ * server ends a slow one, and a connection that does not respond is closed.
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
@@ -8,22 +8,22 @@ import type { Methods, Operation, Sql, Steps } from '../sql.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
-/** The time limit of connecting, and how long after its time limit the error of a statement may take to arrive. */
+/** The time limit of connecting. After its time limit, the error of a statement may take this long to arrive. */
 const NETWORK_MS = 5_000
-/** How long a node that is suspended during a transaction can hold row locks. Other nodes skip the locked rows. */
+/** A node that is suspended during a transaction holds row locks for at most this long. Other nodes skip the locked rows. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each statement finds its few rows by an index. Without these settings, the planner would read and sort the whole queue for a
- * claim if the table has no statistics yet, or keep a plan from when the table was empty. A statement that must read a whole
- * table seems expensive, but compiling it (JIT) would not pay. One plan suits all values: planning each claim would cost as
- * much as the claim.
+ * Each statement finds its few rows by an index. While a table has no statistics, the planner would otherwise read and sort the
+ * whole queue for a claim, and could keep a plan from when the table was empty. A statement that must read a whole table looks
+ * expensive to the planner, but compiling it (JIT) would not pay. One plan suits all values, and planning each claim would cost
+ * as much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 /**
  * A statement that waits for a lock must see what the lock's last holder committed. At other levels it keeps an older snapshot,
- * so two nodes could accept jobs that together exceed a cap.
+ * so two nodes could accept jobs that exceed a cap together.
  */
 const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 
@@ -31,31 +31,31 @@ const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** Present if a second run changes nothing and returns the same. Then the statement is repeated if the connection broke. */
+  /**
+   * Present if a second run changes nothing and returns the same. Then the statement is repeated after the connection broke.
+   */
   readonly repeatable?: true
 }
 
-/** Runs statements: the pool, or one connection in a transaction. */
 export interface Queries {
   query(statement: Statement, values?: readonly unknown[]): Promise<Row[]>
 }
 
 export interface DatabaseOptions {
   readonly url: string
-  /** The maximum number of connections of this node. */
+  /** Maximum connections of this node. */
   readonly connections: number
-  /** Whether statements are prepared by name. Must be false behind poolers that change the connection between transactions. */
+  /**
+   * False behind poolers that change the connection between transactions, because prepared statements belong to a connection.
+   */
   readonly prepare: boolean
-  /** The time limit of a statement. One that reaches it is blocked by a lock or a failing disk. */
+  /** A statement that takes longer is blocked by a lock or a failing disk, and is ended. */
   readonly statementMs: number
-  /** The time limit of connecting, which is also added to that of a statement for the network. `NETWORK_MS` if absent. */
+  /** The time limit of connecting, also added to that of each statement for the network. `NETWORK_MS` if absent. */
   readonly networkMs?: number
 }
 
-/**
- * The settings of every connection.
- * @param statementMs the time limit of statements; null for none, as in a migration
- */
+/** @param statementMs the time limit of statements; null for none, as in a migration */
 export function connectionSettings(
   url: string,
   statementMs: number | null,
@@ -75,7 +75,10 @@ export function connectionSettings(
   }
 }
 
-/** Runs the work on a connection of its own, which it closes afterwards. @param statementMs as for `connectionSettings` */
+/**
+ * Runs the work on a new connection, which it closes afterwards.
+ * @param statementMs as for `connectionSettings`
+ */
 export async function withClient<T>(
   url: string,
   statementMs: number | null,
@@ -120,7 +123,7 @@ export class Database implements Queries {
     this.#prepare = prepare
     const settings = connectionSettings(url, statementMs, networkMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
-    // The pool replaces a connection that breaks while idle, so its error needs no handling.
+    // The pool replaces a connection that breaks while idle, so the error needs no handling.
     this.#pool.on('error', () => {})
   }
 
@@ -211,7 +214,7 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** Turns operations with SQL of both stores into methods that run on this database. */
+/** Turns operations that both stores share into methods that run on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,
@@ -232,7 +235,7 @@ async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise
   return next.value
 }
 
-/** Runs a statement with SQL that both stores share. */
+/** Runs a statement of an operation that both stores share. */
 export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
   const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
   const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`
@@ -240,5 +243,5 @@ export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]
   return queries.query({ name, text }, values)
 }
 
-/** The names of shared statements, by their text. */
+/** The names of shared statements, by their text. Postgres prepares a statement under its name. */
 const NAMES = new Map<string, string>()

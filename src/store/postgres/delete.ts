@@ -1,7 +1,4 @@
-/**
- * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as
- * possible.
- */
+/** Deletes finished jobs and whole accounts in Postgres, and removes deleted data from the disk as far as possible. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { AccountDeleted, AdminActionStore } from '../operator-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
@@ -12,18 +9,18 @@ import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
-/** Longer than Postgres allows a transaction to be idle (`database.ts`). */
+/** Longer than Postgres lets a transaction be idle (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
-/** How wrong the clock of the node that wrote a job's times may have been. */
+/** The largest expected error of the clocks of nodes, which write the times of jobs. */
 const CLOCK_SLACK_MS = 600_000
 
-/** Deletes finished jobs. Keeps reports of cancellations, because nodes must still read them to stop running those jobs. */
+/** Keeps reports of cancellations, because nodes must still read them to stop running those jobs. */
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = rows.map((row) => textOf(row, 'id'))
   yield deleteRows(ids)
-  // There is no index of cached responses by job, so they are found by their time of expiry. They expire at most the longest
-  // TTL after their job, so this range includes at most one more hour of responses.
+  // Cached responses have no index by job, so they are found by their time of expiry. That is at most the longest TTL after the
+  // end of their job, so the range contains at most one more hour of responses.
   const times = rows.flatMap((row) => {
     const settledAtMs = numberOf(row, 'settled_at_ms')
     return [settledAtMs, numberOrNull(row, 'claimed_at_ms') ?? settledAtMs]
@@ -74,8 +71,8 @@ async function writersEnded(database: Database): Promise<void> {
 }
 
 /**
- * Uses a separate connection, because a vacuum cannot run in a transaction and must have no time limit. Tables that the role
- * does not own are left to autovacuum.
+ * Uses a separate connection, because a vacuum cannot run in a transaction and must have no time limit. Postgres skips tables
+ * that the role does not own, so autovacuum must clean those.
  */
 async function vacuum(url: string): Promise<void> {
   try {
@@ -112,7 +109,7 @@ const HAS_OPEN_JOBS: Statement = {
   name: 'account has open jobs',
   text: 'select 1 from open_jobs where account = $1 limit 1',
 }
-/** A statement that writes jobs takes this lock before its snapshot, and its transaction holds it until the end. */
+/** A statement that writes jobs takes this lock before its snapshot, and its transaction holds the lock until the end. */
 const WRITERS: Statement = {
   repeatable: true,
   name: 'transactions that write jobs',
@@ -137,8 +134,8 @@ const MOVE_USAGE: readonly Statement[] = [
   },
 ]
 /**
- * The account's jobs were deleted before, with their callbacks. A pending callback without account or job would be taken again
- * and again.
+ * The account's jobs were deleted before, with their callbacks. A pending callback that is left without account or job would be
+ * taken again and again.
  */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],

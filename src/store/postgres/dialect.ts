@@ -16,7 +16,7 @@ const quotaUseOf = (account: Value | Sql) => sql`
   ) sums`
 
 export const POSTGRES: Dialect = {
-  // Each chunk is one statement.
+  // Each scan is one statement.
   chunkRows: 2000,
   greatest: (one, other) => sql`greatest(${one}, ${other})`,
   jobId: (id) => sql`${id}::uuid`,
@@ -46,7 +46,7 @@ export const POSTGRES: Dialect = {
   openJobsOf: (account) => sql`(select count(*) from (
       select 1 from open_jobs where account = ${account} and turn is not null limit ${raw(MAX_OPEN_COUNTED)}
     ) waiting) + (select count(*) from open_jobs where node is not null and account = ${account})`,
-  // Adds the deltas, which settling writes, to the sums. One statement sees either all of a fold or nothing of it.
+  // Adds the deltas to the sums (`quotas.ts`). One statement sees a delta either in the deltas or in the sums.
   usage: (condition) => sql`
     select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
       sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
@@ -57,7 +57,7 @@ export const POSTGRES: Dialect = {
 
   text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`strpos(${text}, ${part})`,
-  // Looks rows up one by one: with a join of sets, the planner might read all outcomes to find those of a few jobs.
+  // Looks up rows one by one. With a join of sets, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`
     cross join lateral (select * from jobs where id = ${id} limit 1) j
     left join lateral (select * from outcomes where id = ${id} limit 1) o on true

@@ -5,15 +5,18 @@
 import { DatabaseError } from 'pg'
 import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
-/** The connection broke during the operation, which may have run or may still be running. */
+/** The connection broke. The operation may have run, or may still be running. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
-/** The database rolled the operation back in favour of another one. It is retried at once. */
+/** The database rolled the operation back in favour of another one. `Database` retries it at once. */
 export class Overruled extends StoreUnavailable {}
 
 /** SQLSTATE codes: deadlock, serialization failure, and a plan that a migration has made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
-/** The function in Postgres that rejects a stale plan. The message depends on the language of the server (`lc_messages`). */
+/**
+ * The function in Postgres that rejects a stale plan. The message of the error depends on the language of the server
+ * (`lc_messages`).
+ */
 const STALE_PLAN = 'RevalidateCachedQuery'
 /**
  * SQLSTATE classes of temporary errors: connection, resources, operator intervention, system, and a lock that is not available.
@@ -31,7 +34,7 @@ const ENDING = ['57P01', '57P02', '57P03', '57P05', '25P03']
 /** @param error the rejection of a query that was sent */
 export function meaningOf(error: unknown): unknown {
   if (!(error instanceof DatabaseError)) {
-    // The error is not from the server: the socket broke, or no response came in time.
+    // Without an error from the server, the socket broke, or no response came in time.
     return new OutcomeUnknown(`The connection to the database broke: ${textOf(error)}`, { cause: error })
   }
   const code = error.code ?? ''
@@ -50,7 +53,7 @@ export function meaningOf(error: unknown): unknown {
   return error
 }
 
-/** Whether the connection should not be used again. */
+/** True if the connection should not be used again. */
 export function breaksConnection(meaning: unknown): boolean {
   return meaning instanceof OutcomeUnknown || (meaning instanceof StoreUnavailable && isReadOnly(meaning))
 }

@@ -1,6 +1,6 @@
 /**
  * Ends what is over in Postgres: deletes expired data, as whole partitions if possible, and fails queued jobs that have waited
- * too long for model servers or whose deadline has passed. Also folds deltas into sums.
+ * too long for model servers or whose deadline has passed. Also adds the deltas of usage and quotas to their sums.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import { overdueResult } from '../../job/results-without-call.ts'
@@ -24,14 +24,17 @@ import type { PostgresParts } from './parts.ts'
 import { deleteRows, foldQuotas, foldUsage, reconcileOpenJobs } from './quotas.ts'
 import { SETTLE } from './settle.ts'
 
-/** How many rows of each kind a step examines. */
+/** One step examines at most this many rows of each kind, so that it does not delay other work. */
 const STEP = 400
 const PARTITIONS_EVERY_MS = 60_000
-/** Rare, because reconciling a million open jobs takes half a second. */
+/** Reconciling is rare, because it takes half a second for a million open jobs. */
 const QUOTAS_EVERY_MS = 600_000
 
 export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
-  /** The last job of the default partition that was examined in this round; `BEFORE_ALL` at the start of a round. */
+  /**
+   * The last examined job of the default partition; `BEFORE_ALL` at the start of a round. A job that cannot be deleted yet is
+   * examined only once in a round.
+   */
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
@@ -89,7 +92,7 @@ const DELETE_RESPONSES: Statement = {
 const DELETE_KEYS: Statement = {
   repeatable: true,
   name: 'delete idempotency keys',
-  // Skips locked rows. An acceptance may lock several keys in another order, so waiting for it could deadlock.
+  // Skips locked rows, because an acceptance may lock several keys in another order, and waiting for it could deadlock.
   text: `delete from idempotency where (account, key) in (
       select account, key from idempotency where until_ms <= $1::bigint order by until_ms limit $2::bigint
       for update skip locked
@@ -149,7 +152,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   return rows
 }
 
-/** The values of `lockOverdue`, in order. */
+/** In the order of the parameters of `lockOverdue`. */
 function valuesOf(overdue: PastPatience, nowMs: number, limit: number): unknown[] {
   const { route, account, unavailableSinceMs, patienceMs } = overdue
   const times = [Math.floor(unavailableSinceMs), Math.floor(nowMs - patienceMs)]
@@ -172,7 +175,7 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * Reads jobs in the order of an index, and locks those that meet the condition. With an offset or limit, the planner uses this
+ * Reads jobs in the order of an index, and locks those that meet the condition. An offset or limit makes the planner use this
  * index. Otherwise it might use another one, such as that of all IDs, in which old jobs of other routes may come first.
  */
 const locked = (inOrder: string, condition: string) => `
@@ -184,9 +187,10 @@ const locked = (inOrder: string, condition: string) => `
 
 /**
  * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
- * must have begun, $6 the ID before which a job without a stored wait must have been created. Few jobs have a stored wait:
- * those that were released to wait, or have waited for a budget.
- * @param untried selects jobs without a stored wait
+ * must have begun, $6 the ID before which a job without a stored wait must have been created.
+ *
+ * Only a few jobs have a stored wait: those that were released to wait, or have waited for budget.
+ * @param untried select jobs without a stored wait
  */
 const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
   name,
@@ -202,7 +206,7 @@ export const LOCK_OVERDUE = lockOverdue(
   'lock overdue',
   locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id offset 0`, UNTRIED),
 )
-/** Needs two indexes, because that of an account's queue does not contain suspects. */
+/** Uses two indexes, because the index of lanes does not contain suspects. */
 export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   'lock overdue of account',
   locked(

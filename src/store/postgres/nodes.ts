@@ -1,7 +1,7 @@
 /**
- * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. The jobs and callbacks of
- * a node whose lease has expired are rescued. A trigger on `open_jobs` counts crashes (migrations.ts). They are reverted if the
- * node was only paused, and confirmed once it has been absent long enough.
+ * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. When the lease of a
+ * node expires, its jobs and callbacks are rescued, and a trigger on `open_jobs` (migrations.ts) stores the crashes. They are
+ * reverted if the node was only paused, and confirmed when it has been absent long enough.
  */
 import { type Claim, FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -42,8 +42,8 @@ export function nodeOperations({
 }
 
 /**
- * Uses a separate connection, so that no other statement delays a renewal. The network gets no more time than the statement,
- * because a renewal that waits for a dead connection would delay the next one.
+ * Uses a separate connection, so that no other statement delays a renewal. A renewal that waits for a dead connection would
+ * delay the next one, so the network gets no more time than the statement.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
   const database = new Database({ ...options, connections: 1, networkMs: options.statementMs })
@@ -58,7 +58,7 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** `xmax` is 0 only in a row that was inserted instead of updated. */
+/** `xmax` is 0 in a row that was inserted, and not in one that was updated. */
 const RENEW = {
   name: 'renew',
   text: `insert into nodes (node, lease_until, features)
@@ -93,7 +93,7 @@ export function crashOperations(
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
-      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them again.
+      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them.
       noteReturned(parts, rows)
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },
@@ -152,7 +152,6 @@ interface OneStart {
 
 export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStarts' | 'rescue'> {
   const { database, groups, walks } = parts
-  /** Starts of suspects, all of this node. */
   const starts = groups.add<OneStart, undefined>({
     commit: async (group) => {
       const claims = group.map(({ claim }) => claim)
@@ -183,18 +182,19 @@ const RECORD_STARTS: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
-/** Whether the node in a row of the table is dead. $1 must be this node, which is never dead. */
+/** True if the node in a row of the table is dead. $1 must be this node, which is never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
-/** Whether the crash counts against the job. */
+/** True if the crash counts against the job. */
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
- * $1 node, $2 the turns of routes, $3 the current time. Lists the nodes with callbacks first, because a node can have very many
- * callbacks. A node without a row in `nodes` is dead, too: after its row was deleted, it wrote something and exited. A crash
- * counts against a suspect if its start was recorded. A suspect crashed alone if the crash counts against no other suspect of
- * its node.
+ * $1 node, $2 the turns of routes, $3 the current time.
+ *
+ * The CTE `holders` lists the nodes that hold callbacks, because a node can have very many callbacks. A node without a row in
+ * `nodes` is dead too: its row was deleted, then it wrote something and exited. A crash counts against a suspect if the start
+ * of the suspect was recorded. A suspect crashed alone if the crash counts against no other suspect of its node.
  */
 const RESCUE: Statement = {
   repeatable: true,

@@ -1,7 +1,7 @@
 /**
- * Notifications between nodes, with LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
- * another node has a pending response. NOTIFY takes a lock on the whole database when it commits. So it runs outside of the
- * transactions of jobs, and concurrent notifications share a statement. A notification may be lost, because nodes also poll the
+ * Notifications between nodes, with LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job finished for which
+ * another node has a pending response. NOTIFY takes a lock on the whole database when it commits, so it runs outside of the
+ * transactions of jobs, and concurrent notifications share a statement. A notification may be lost, so nodes also poll the
  * database every second.
  */
 import { createHash, randomBytes } from 'node:crypto'
@@ -11,20 +11,23 @@ import { connectionSettings, type Database } from './database.ts'
 import { breaksConnection, meaningOf } from './errors.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** The shortest time between two statements. The next one sends the notifications that were raised since the previous one. */
+/** The shortest time between two statements. Notifications that are raised in between share the next one. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/** If the node does not receive its own test notification within this time, it reports that notifications do not arrive. */
+/**
+ * A node sends itself a test notification. If it does not arrive within this time, the node reports that notifications do not
+ * arrive.
+ */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** The number of IDs in a notification, which can have at most 8,000 bytes. */
+/** Keeps a notification below 8,000 bytes, which is the limit of Postgres. */
 const IDS_PER_NOTIFICATION = 200
-/** If the name of a route is longer, notifications about the route do not name it. */
+/** Notifications about a route with a longer name do not contain the name. */
 const MAX_ROUTE_BYTES = 7000
 /**
  * The prefix of a notification for nodes up to version 0.3, which read a turn and ignore routes. Later nodes ignore such a
  * notification, because they get another one for each route. A notification without this prefix comes from a node up to version
- * 0.3, or concerns a route with a long name, and may concern any route.
+ * 0.3, or concerns a route with a long name, so it may concern any route.
  */
 const WITH_ROUTE = '+'
 
@@ -37,7 +40,7 @@ export interface NotificationsOptions {
   readonly node: string
   /** Called when another node has queued jobs, with their lowest turn or a lower one. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
-  /** Called every second, whether notifications arrive or not. */
+  /** Called every second, even if notifications arrive. */
   readonly onPoll: () => void
   /** Called once when notifications stop arriving, and once when they arrive again. */
   readonly onChange: (message: string) => void
@@ -47,7 +50,6 @@ export class Notifications {
   #events: NodeEvents | null = null
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
-  /** Replaces the current client with a new connection. */
   #replaceClient = () => {}
   #jobsChannel = ''
   #routesChannel = ''
@@ -55,11 +57,11 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** The lowest turn that was queued since the last statement, by route. */
+  /** The lowest turn that was queued on each route since the last statement. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** The jobs that this node waits for and that the next statement announces, and a promise that resolves after that. */
+  /** The jobs that the next statement announces, and a promise that resolves after that. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false
@@ -73,7 +75,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when the node listens, or has failed to connect; it then keeps trying. */
+  /** Resolves when the node listens, or when it has failed to connect. Then it keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -83,7 +85,6 @@ export class Notifications {
     await this.#connect()
   }
 
-  /** Notifies other nodes that a job with this turn was queued on the route. */
   jobQueued(route: string, turn: number): void {
     if (this.#client === null) return
     this.#queued.set(route, Math.min(this.#queued.get(route) ?? turn, turn))
@@ -101,14 +102,14 @@ export class Notifications {
     await this.#announcement.promise
   }
 
-  /** Notifies the nodes that announced that they wait for this job, which finished here. */
+  /** Notifies the nodes that have announced that they wait for this job. Call this when the job has finished on this node. */
   ended(jobId: string): void {
     for (const node of this.#remoteWaits.end(jobId)) this.settledFor(node, jobId)
   }
 
-  /** Notifies the node with a pending response for this job, which was settled here. */
+  /** Notifies the node with a pending response for this job. Call this when the job was settled on this node. */
   settledFor(origin: string, jobId: string): void {
-    // Without a connection, the notification is dropped: the other node's poll finds the job.
+    // Without a connection, the notification is dropped, and the other node finds the job when it polls.
     if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
@@ -151,7 +152,7 @@ export class Notifications {
       this.#client = client
       this.#replaceClient = onEnd
       await this.#test()
-      // Notifications may have been sent before this node listened.
+      // Jobs may have been queued before this node listened.
       this.#events?.jobsWaiting(null)
     } catch (error) {
       this.#reportArrival(false, (error as Error).message)
@@ -240,7 +241,7 @@ export class Notifications {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch (error) {
       // These notifications are lost, and polling replaces them. If the database did not respond, for example because its host
-      // is gone, the system would report the broken connection only after many minutes, so it is replaced now.
+      // is gone, the operating system would report the broken connection only after many minutes, so the node replaces it now.
       if (breaksConnection(meaningOf(error))) replaceClient()
     }
     announcement.resolve()
@@ -291,7 +292,7 @@ function nodeChannelOf(node: string): string {
 
 /**
  * Notifications need not survive a crash, so their commit need not wait for the disk. The setting is only for this transaction:
- * behind a pooler that shares connections, a setting of the session would also apply to commits of jobs on the same connection.
+ * behind a pooler that shares connections, a setting of the session would also apply to commits of jobs.
  */
 const NOTIFY = {
   name: 'notify',

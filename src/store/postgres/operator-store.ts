@@ -1,4 +1,4 @@
-/** Runs the admin actions of commands directly on a Postgres database, even while servers are running. */
+/** Runs what commands do directly on a Postgres database, even while servers are running. */
 
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
@@ -10,7 +10,7 @@ import { migratePostgres } from './schema.ts'
 
 const SHARED = sharedOperatorOperations(POSTGRES)
 
-/** The time limit of a statement. It is long, because a command may have to wait for a lock. */
+/** A long time limit, because a command may have to wait for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

@@ -1,5 +1,5 @@
 /**
- * The partitions of `jobs` and `outcomes`. Each has the jobs that were created in one span of time. It is dropped when all of
+ * The partitions of `jobs` and `outcomes`. Each has the jobs that were created in one span of time, and is dropped when all of
  * them have expired, at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none,
  * because a clock jumped, goes to the default partition, from which `expire` deletes rows one by one.
  */
@@ -10,14 +10,14 @@ import { forgetEmptyHours, forgetHours } from './quotas.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** How many partitions always exist: the current one and the next ones. */
+/** The current partition and the next ones always exist. */
 const AHEAD = 3
 const MOST = 60
 /**
- * Maximum partitions that a transfer creates: each takes about ten locks, and the number of locks of a transaction is limited.
+ * A transfer creates at most this many partitions: each takes about ten locks, and Postgres limits the locks of a transaction.
  */
 const MAX_CREATED = 300
-/** The longest life of a cached response, whatever the retention of its job (SPEC §2.1). */
+/** The longest time to cache a response, whatever the retention of its job (SPEC §2.1). */
 export const LONGEST_TTL_MS = HOUR_MS
 /** A drop gives up after this time, because other statements wait behind it. The next round tries again. */
 const LOCK_MS = 200
@@ -102,8 +102,8 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
 }
 
 /**
- * The width of a partition: an hour for a retention of less than two days. Otherwise it is as many days as keep the number of
- * partitions to about `MOST`, because many statements lock all of them.
+ * Returns an hour for a retention of less than two days. Otherwise it returns as many days as keep the number of partitions to
+ * about `MOST`, because many statements lock all of them.
  */
 function widthOf({ retentionMs }: Expiry): number {
   return retentionMs < 2 * DAY_MS ? HOUR_MS : Math.ceil(retentionMs / (MOST * DAY_MS)) * DAY_MS
@@ -115,7 +115,8 @@ function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
 
 async function create(queries: Queries, span: Span): Promise<void> {
   const [from, to] = bounds(span)
-  // If the default partition already has rows of this span, all rows of the span stay there.
+  // If the default partition already has rows of this span, Postgres cannot attach a partition for it, so all rows of the span
+  // stay there.
   const [strays] = await queries.query(STRAYS, [from, to])
   if (strays?.found) return
   for (const table of ['jobs', 'outcomes']) {
@@ -127,7 +128,7 @@ async function create(queries: Queries, span: Span): Promise<void> {
   }
 }
 
-/** Whether no job in the partition can be read. */
+/** True if no job in the partition can be read anymore. */
 async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expiry): Promise<boolean> {
   if (span.toMs > nowMs - retentionMs) return false
   const keptMs = Math.max(retentionMs, LONGEST_TTL_MS)
@@ -147,7 +148,7 @@ function bounds({ fromMs, toMs }: Span): [string, string] {
   return [leastOf(fromMs), leastOf(toMs)]
 }
 
-/** Lower than every ID of that millisecond, whatever its version and variant bits. */
+/** Returns a UUID that is lower than every ID of that millisecond, whatever the version and variant bits of the ID. */
 function leastOf(ms: number): string {
   return `${leastJobId(ms).slice(0, 13)}-0000-0000-000000000000`
 }
@@ -156,7 +157,7 @@ function nameOf(table: string, { fromMs, toMs }: Span): string {
   return `${table}_${fromMs / 1000}_${toMs / 1000}`
 }
 
-/** A statement without a name, because statements that run once are not worth preparing. */
+/** Without a name, because statements that run once are not worth preparing. */
 const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
@@ -166,7 +167,7 @@ const TRY_LOCK = {
     ) then pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) else false end as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
-/** Bitmap scans are disabled (database.ts), but only they can use the index of settlement times. */
+/** Bitmap scans are disabled (database.ts), but only they can use BRIN indexes, such as those of settlement times. */
 export const ALLOW_BITMAPS = { name: '', text: 'set local enable_bitmapscan = on' }
 const LIST = {
   name: '',

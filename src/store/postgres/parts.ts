@@ -6,18 +6,17 @@ import type { Database, Statement } from './database.ts'
 import type { Notifications } from './notifications.ts'
 import type { RouteWalks } from './route-walks.ts'
 
-/** The maximum number of operations in one statement. */
 const MAX_GROUP = 512
 /** Concurrent statements of one kind. While one waits for the disk, the next one is sent. */
 const IN_FLIGHT = 2
 /** Maximum characters in one statement. Larger statements would cost more memory and hardly save time. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
-/** Groups concurrent operations, so that a statement has many rows. There is one group for each kind of operation. */
+/** Groups concurrent operations of each kind, so that a statement has many rows. */
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Adds a kind of operation. Unless `maxQueued` is set, operations are never rejected because of the length of the queue. */
+  /** Adds a kind of operation. Without `maxQueued`, the store never rejects an operation because too many are queued. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {
@@ -39,7 +38,7 @@ export interface PostgresParts {
   readonly walks: RouteWalks
   readonly others: OtherNodes
   readonly notifications: Notifications
-  /** How many writes of each kind may be queued before new jobs are rejected. */
+  /** If this many acceptances are queued, further ones are rejected. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
 }
@@ -49,9 +48,8 @@ export class OtherNodes {
   readonly #database: Database
   readonly #node: string
   readonly #walks: RouteWalks
-  /** The features of each live node. */
   #known: readonly (readonly string[])[] = []
-  /** The features of each node that has a row, dead or alive. */
+  /** Includes the features of dead nodes that still have a row. */
   #knownToAny: readonly (readonly string[])[] = []
 
   constructor(database: Database, node: string, walks: RouteWalks) {
@@ -65,14 +63,14 @@ export class OtherNodes {
   }
 
   /**
-   * Whether every node with a row knows the feature, even if its lease has expired: in an outage of the database every lease
-   * expires, and paused nodes may return.
+   * True if every node with a row knows the feature, even if its lease has expired. In an outage of the database every lease
+   * expires, and paused nodes may come back.
    */
   isKnownToAbsent(feature: Feature): boolean {
     return this.#knownToAny.every((features) => features.includes(feature))
   }
 
-  /** Publishes how far this node has claimed each route. Reads the same of the other nodes, and their features. */
+  /** Publishes how far this node has claimed each route, and reads what other nodes have published. */
   async look(): Promise<void> {
     const turns = this.#walks.turns()
     const highest = Math.max(0, ...Object.values(turns))
@@ -93,7 +91,7 @@ export class OtherNodes {
 const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
 
 /**
- * Nodes up to version 0.3 use one turn for all routes. They must get the turns of newer nodes, because otherwise the jobs that
+ * Nodes up to version 0.3 use one turn for all routes, and read it from `turn`. Without the turns of newer nodes, the jobs that
  * they queue would come first.
  */
 const LOOK: Statement = {

@@ -22,14 +22,14 @@ import { migratePostgres } from './schema.ts'
 import { settleOperations } from './settle.ts'
 
 export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'> {
-  /** The name by which other nodes address this one. */
+  /** Other nodes address this node by its name. */
   readonly node: string
-  /** How many writes may be queued before new jobs are rejected. */
+  /** If this many acceptances are queued, further ones are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Messages for the operator, for example that notifications do not arrive. */
+  /** Called with messages for the operator, for example that notifications do not arrive. */
   readonly onNote: (message: string) => void
 }
 
@@ -51,8 +51,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 }
 
 /**
- * A failure is not fatal: a dump of the database locks the partitions until it ends, and jobs without a partition go to the
- * default one.
+ * A failure must not prevent the start: a dump of the database locks the partitions until it ends, and jobs without a partition
+ * go to the default one.
  */
 async function tryToKeepPartitions(
   database: Database,

@@ -1,14 +1,15 @@
 /**
- * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert deltas,
- * so that no two statements wait for each other; `expire` folds the deltas into sums. Quotas are summed by account and by the
- * hour in the ID of the job, so that the sums of an hour can be deleted with the partition of its jobs.
+ * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert rows with
+ * differences, called deltas, so that no two statements wait for each other. `expire` adds the deltas to the sums, which is
+ * called folding. Quotas are summed by account and by the hour in the ID of the job, so that the sums of an hour can be deleted
+ * with the partition of its jobs.
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** The maximum number of deltas that one statement folds into the sums. */
+/** One statement adds at most this many deltas to the sums. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
@@ -17,7 +18,10 @@ export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes,
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/** Deletes jobs with their outcomes and callbacks, and subtracts their stored bytes if this statement deleted them. */
+/**
+ * Deletes jobs with their outcomes and callbacks. Subtracts the stored bytes of those jobs that this statement itself deleted,
+ * so that no other statement subtracts them too.
+ */
 export const deleteRows = (ids: readonly string[]): Sql => sql`
   with deleted_jobs as (
     delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes
@@ -33,21 +37,21 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
-/** Folds some deltas of usage into the sums, unless another node is folding. Returns whether there may be more. */
+/** Adds some deltas of usage to the sums, unless another node is doing this. Returns whether there may be more. */
 export async function foldUsage(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_USAGE)
   return Number(row?.folded) >= STEP
 }
 
-/** Waits for a running fold and prevents the next one until the end of the transaction. */
+/** Waits until no node adds deltas to the sums, and keeps nodes from doing so until the end of the transaction. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
   text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
 }
 
 /**
- * $1 the account that is being deleted. Its sums of an hour stay as long as it has jobs of that hour, because the deletion of
- * those jobs subtracts from them. Sums and deltas are deleted in one snapshot.
+ * $1 the account that is being deleted. The account's sums of an hour stay while it has jobs of that hour, because the deletion
+ * of those jobs subtracts from them. Sums and deltas are deleted in one snapshot.
  */
 export const FORGET_QUOTAS: Statement = {
   name: 'forget quotas of account',
@@ -63,7 +67,7 @@ export const FORGET_QUOTAS: Statement = {
   delete from quota_sums where account = $1 and hour in (select hour from empty)`,
 }
 
-/** Folds some deltas of quotas into the sums, unless another node is folding. Returns whether there may be more. */
+/** Adds some deltas of quotas to the sums, unless another node is doing this. Returns whether there may be more. */
 export async function foldQuotas(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_QUOTAS)
   return Number(row?.folded) >= STEP
@@ -82,18 +86,21 @@ export async function reconcileOpenJobs(database: Database): Promise<void> {
   })
 }
 
-/** Deletes the sums of hours whose partition is being dropped, at the end of the caller's transaction. */
+/** Deletes the sums of hours whose partition is being dropped, in the caller's transaction. */
 export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
-  // A running fold could restore what is deleted here.
+  // Adding deltas to the sums at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   for (const table of ['quota_sums', 'quota_deltas']) {
     await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
   }
 }
 
-/** Deletes the sums of hours without jobs: a node of version 0.2 has dropped their partition or deleted their last job. */
+/**
+ * Deletes the sums of hours without jobs. Such hours are left if a node of version 0.2 has dropped their partition or deleted
+ * their last job.
+ */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
-  // A running fold could restore what is deleted here.
+  // Adding deltas to the sums at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
@@ -101,8 +108,9 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 const HOUR_MS = 3_600_000
 
 /**
- * Moves deltas in one statement, so that readers always see each of them exactly once. Even two concurrent folds move each
- * delta once, because only one of them deletes it. Rows are locked in the order of the key, so that no two statements deadlock.
+ * Moves deltas in one statement, so that readers always see each of them exactly once. Two concurrent statements never move the
+ * same delta, because only one of them deletes it. Rows are locked in the order of the key, so that two statements cannot
+ * deadlock.
  */
 const FOLD_USAGE: Statement = {
   repeatable: true,
@@ -152,10 +160,10 @@ const FOLD_QUOTAS: Statement = {
   select count(*) as folded from gone`,
 }
 
-/** Sequential scans are disabled (database.ts), but reconciling reads all rows. */
+/** Sequential scans are disabled (database.ts), but this correction reads all rows. */
 const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
 
-/** Reads jobs, sums and deltas in one snapshot. In it, a job that is being accepted or settled is in all of them or in none. */
+/** Reads jobs, sums and deltas in one snapshot, which has a job that is being accepted or settled in all of them or in none. */
 const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
@@ -181,7 +189,7 @@ const FORGET_HOURS = (table: string): Statement => ({
 })
 
 /**
- * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot: otherwise the delta of a job
+ * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot. Otherwise the delta of a job
  * that was just deleted could remain without the sum from which it is subtracted.
  */
 const FORGET_EMPTY_HOURS: Statement = {

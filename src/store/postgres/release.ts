@@ -1,4 +1,4 @@
-/** Returns jobs that this node releases to the head of the queue in Postgres. */
+/** Returns jobs that this node releases to the heads of their queues in Postgres. */
 import { numberOf, type Row, textOf } from '../rows.ts'
 import type { Store, WaitingRelease } from '../store.ts'
 import type { Statement } from './database.ts'
@@ -14,7 +14,7 @@ interface OneRelease {
 
 export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' | 'releaseWaiting'> {
   const { database, groups, walks } = parts
-  /** Releases of this node. When a model server fails, all of its jobs are released at once, so releases share statements. */
+  /** When a model server fails, all of its jobs are released at once, so releases share statements. */
   const waiting = groups.add<OneRelease, undefined>({
     weight: { of: ({ release }) => 100 + release.earlierJson.length, max: MAX_WEIGHT },
     commit: (group) => eachAlone(group, releaseAll),
@@ -52,7 +52,7 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
 
 /**
  * Informs the walks of this node (`route-walks.ts`) and the other nodes about jobs that returned to the queue. Each row has
- * `route` and `turn`; the turn is null if another node has claimed the job.
+ * `route` and `turn`. The turn is null if a node has claimed the job since.
  */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {

@@ -1,14 +1,15 @@
 /**
- * Where the walks of this node start. As long as an older snapshot exists, claimed jobs leave dead entries in the index of
- * their route, so a walk from the front would cost more with each claim. Instead, a walk starts at the route's place, which
- * moves back when this node learns that a job has joined the queue before it. From time to time a walk starts at the front. It
- * finds jobs about which the node was not notified, and jobs of nodes up to version 0.3, which use one sequence of turns for
- * all routes.
+ * Where the walks of this node start. Claimed jobs leave dead entries in the index of their route for as long as an older
+ * snapshot exists, so each walk from the front would cost more than the one before. Instead, a walk starts at the route's
+ * place, which moves back when this node learns that a job has joined the queue before it.
+ *
+ * From time to time a walk starts at the front. It finds jobs of which the node was not notified, and jobs of nodes up to
+ * version 0.3, which use one sequence of turns for all routes.
  */
 import { FRONT, isBefore, type Place, RoutePlaces } from '../route-places.ts'
 
 const WHOLE_EVERY_MS = 1000
-/** The maximum share of time for walks from the front, whatever the number of dead entries. */
+/** Walks from the front take at most this share of the time, even with many dead entries. */
 const WHOLE_SHARE = 1 / 20
 
 export interface Walk {
@@ -19,20 +20,21 @@ export interface Walk {
   joined: number
 }
 
-/** How a walk ended. */
 export interface WalkEnd {
-  /** Where the next walk starts. */
   readonly place: Place
-  /** Whether the walk stopped before the end of the queue. */
+  /** True if the walk stopped before the end of the queue. */
   readonly stopped: boolean
-  /** Whether the place is that of a job that the walk had to skip. */
+  /** True if the place is that of a job that the walk had to skip. */
   readonly isPinned: boolean
 }
 
-/** The next walk of a route from the front. It ends at the place where the previous walk has stopped. */
+/**
+ * The next walk of a route from the front. It ends at the place where the previous walk has stopped, and may take several
+ * claims.
+ */
 interface Whole {
   dueMs: number
-  /** The place that the walk from the front must reach; null if none is in progress. */
+  /** The place that the walk must reach; null if none is in progress. */
   until: Place | null
   spentMs: number
 }
@@ -41,15 +43,14 @@ export class RouteWalks {
   readonly #places = new RoutePlaces()
   readonly #wholes = new Map<string, Whole>()
   readonly #walks = new Set<Walk>()
-  /** The turn up to which nodes of versions up to 0.3 have claimed jobs, whatever the route. */
+  /** The turn up to which nodes of versions up to 0.3 have claimed jobs of any route. */
   #floor = 0
 
-  /** The parameter with the turns of all routes, for statements that assign turns. */
+  /** For statements that assign turns (`fair-order.ts`). */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
 
-  /** How far each route has been claimed. */
   turns(): Record<string, number> {
     const routes = [...this.#places.routes()]
     return Object.fromEntries(routes.map((route) => [route, this.#places.turn(route)]))
@@ -64,7 +65,7 @@ export class RouteWalks {
     this.#floor = turn
   }
 
-  /** Records that a job with this turn was queued; the route is null if it is not known. */
+  /** Records that a job with this turn was queued. The route is null if it is not known. */
   joined(route: string | null, turn: number): void {
     for (const one of route === null ? [...this.#places.routes()] : [route]) this.#places.joined(one, turn)
     for (const walk of this.#walks) {
@@ -102,7 +103,6 @@ export class RouteWalks {
     whole.dueMs = steadyMs + Math.max(WHOLE_EVERY_MS, whole.spentMs / WHOLE_SHARE)
   }
 
-  /** Records that jobs of the route up to this turn were claimed. */
   claimed(route: string, turn: number): void {
     this.#places.claimed(route, turn)
   }

@@ -9,7 +9,7 @@ import { MIGRATIONS } from './migrations.ts'
 const LOCK = 7_264_539_153
 /**
  * The lock that a transfer holds until its transaction ends. Servers and commands request it before they start, and do not
- * start without it. It is an advisory lock of this schema, as an SQL argument.
+ * start without it. The text is an SQL argument that names an advisory lock of this schema.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 /** How long a migration waits for the locks of its tables. */
@@ -49,7 +49,7 @@ async function applyNext(client: pg.Client, patience: Patience): Promise<boolean
     try {
       return await tryNext(client, patience.lockMs)
     } catch (error) {
-      // If the connection broke, the rollback fails, too. The first error has the cause.
+      // If the connection broke, the rollback fails too. The first error has the cause.
       await client.query('rollback').catch(() => {})
       if (!IN_THE_WAY.includes((error as { code?: string }).code ?? '')) throw error
       if (tried === patience.tries) {

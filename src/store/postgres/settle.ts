@@ -20,10 +20,9 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** The node in the outcome of a job that no node held. No node can have this name. */
+/** The stored node of an outcome that no node settled. No node can have this name. */
 const NO_NODE = 'none'
 
-/** The result of a settlement, and the node that has a pending response for the job. */
 interface SettledJob {
   readonly settled: Settled
   readonly origin: string | null
@@ -53,7 +52,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** Settles jobs. If the commit is unknown, it rejects instead of repeating the statement, because the caller retries anyway. */
+/** If the commit is unknown, this rejects instead of repeating the statement, because the caller retries anyway. */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
@@ -71,9 +70,9 @@ async function settleOrMark(
 }
 
 /**
- * Settles jobs, and returns the results in the order of the settlements.
- * @param unknown jobs that an earlier try may have settled, although its results were lost. If it did, the result is `settled`.
- * If the results of this try are lost, too, the jobs that it settled are added
+ * Returns the results in the order of the settlements.
+ * @param unknown jobs that an earlier try may have settled although its results were lost. They count as `settled` if it did.
+ * If the results of this try are lost too, the jobs that it settled are added
  */
 async function settleAll(
   database: Database,
@@ -110,13 +109,13 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
-/** Parses only usage with a cost, because most usage has none. */
+/** Parses usage only if it contains a cost, because most usage does not. */
 const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
  * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits
- * for another. It reads the CTE `s` (the settlements) and the CTE `freed`: id, account, has_callback, deaths, claimed_at_ms,
- * the bytes of the request, the reserved amount, and was_open (1 or 0).
+ * for another. It reads the settlements from the CTE `s`. The CTE `freed` must have id, account, has_callback, deaths,
+ * claimed_at_ms, reserved, was_open (1 or 0), and the bytes of the request.
  * @param node the parameter with the node
  */
 export const STORE_OUTCOMES = (node: string) => `
@@ -149,9 +148,11 @@ export const STORE_OUTCOMES = (node: string) => `
   )`
 
 /**
- * $1 node, then the columns of settlements, IDs first. Most rows have no node. So the planner expects few rows with a given
- * node, and would search by node, through every dead row of this node. `is not distinct from` cannot use the index, which
- * prevents that. `is true` makes the planner look claims up in a hash instead of scanning them all for each job.
+ * $1 node, then the columns of settlements, IDs first.
+ *
+ * Most rows have no node. So the planner expects few rows with a given node, and would search by node, through every dead row
+ * of this node. `is not distinct from` cannot use the index of nodes, which prevents that. `is true` makes the planner look up
+ * claims in a hash, instead of scanning all of them for each job.
  */
 export const SETTLE = {
   name: 'settle',
@@ -173,8 +174,8 @@ function notFreedValues(settlements: readonly Settlement[]): unknown[] {
 }
 
 /**
- * For jobs that were not freed: whether they exist, and whether this claim has settled them. This is a separate statement,
- * because it opens every partition. Each `limit 1` makes the planner search an index by ID.
+ * Tells why jobs were not freed: whether they exist, and whether this claim has settled them before. This is a separate
+ * statement, because it opens every partition. With `limit 1`, the planner searches an index by ID.
  */
 const NOT_FREED: Statement = {
   repeatable: true,

@@ -1,6 +1,6 @@
 /**
  * A Postgres database as the source or the target of a transfer, while no server uses it. The source is read in one snapshot.
- * The target is filled in one transaction; the rows of an aborted transfer only take space until vacuum frees it.
+ * The target is filled in one transaction; rows of an aborted transfer only take space until vacuum frees it.
  */
 import pg from 'pg'
 import { jobIdMs } from '../../job/job-id.ts'
@@ -33,7 +33,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
     lockTables: 'lock table nodes in share mode',
   })
   try {
-    // Every read follows a key. Without statistics, for example after another transfer, the planner might not use it.
+    // Every read follows a key. Without statistics, for example after another transfer, the planner might not use the key.
     await connection.run('set local enable_seqscan = off')
     await connection.run('set local enable_hashjoin = off')
     await connection.run('set local enable_mergejoin = off')
@@ -67,7 +67,7 @@ function postgresSource(connection: TransferConnection): TransferSource {
       select h.turn from open_jobs h where ${raw(isOnRoute('q.route', 'h.'))} order by h.route, h.turn, h.id limit 1)`,
     from: {
       cachedResponses: { key: ['fingerprint', 'job_id'] },
-      // Includes usage that has not been folded yet.
+      // Includes deltas that have not been added to the sums yet.
       usage: { table: sql`(${POSTGRES.usage(sql`true`)})` },
     },
     query: (statement) => queryOf(connection, statement),
@@ -144,7 +144,6 @@ const IDLE_MS = 600_000
 const LOCK_MS = 5_000
 
 interface TransferTransaction {
-  /** For example `isolation level repeatable read`. */
   readonly mode: string
   /** Locks tables against processes that do not request the transfer lock, for example a suspended node. */
   readonly lockTables: string
@@ -187,7 +186,7 @@ class TransferConnection implements Queries {
     return this.run(text, values)
   }
 
-  /** Statements are not prepared: batches are large, and a pooler may have shared the connection before. */
+  /** Does not prepare statements, because batches are large, and a pooler may have shared the connection before. */
   run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
   }

@@ -28,7 +28,7 @@ export async function eachAlone<Op, Result>(
   }
 }
 
-/** `again` repeats a commit whose outcome is unknown. It does not change what is already stored. */
+/** `again` repeats a write whose commit is unknown. It does not change what is already stored. */
 export type Mode = 'first' | 'again'
 
 /**
@@ -52,8 +52,8 @@ export function eachAloneUntilKnown<Op, Result>(
 }
 
 /**
- * Runs `first`. If its commit is unknown, runs `again` until that succeeds or certainly fails. `again` detects what `first`
- * stored and does the rest. Rejects with `StoreUnavailable` if this takes too long.
+ * Runs `first`. If its commit is unknown, runs `again` until it succeeds or certainly fails. `again` must detect what `first`
+ * stored, and do the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
 async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown

@@ -111,7 +111,7 @@ const overdueIn = (queue: string) => `
   limit ?3`
 export const FIND = overdueIn(`
       select id from jobs indexed by jobs_by_route where turn is not null and route = ?1`)
-/** Needs two indexes, because that of an account's queue does not contain suspects. */
+/** Uses two indexes, because the index of lanes does not contain suspects. */
 export const FIND_OF_ACCOUNT = overdueIn(`
       select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ?2 and route = ?1
       union all
