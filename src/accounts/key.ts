@@ -1,7 +1,7 @@
 /**
- * API keys: their format, and how they are issued. A key consists of `prl_`, 32 random base62 characters, and a checksum of 6
- * characters. The checksum reveals a mistyped or invented key without a database lookup. Only a hash of the key is stored. The
- * first key of an account also creates the account, with its signing secret.
+ * API keys: their format, and how they are issued. The first key of an account also creates the account. A key consists of
+ * `prl_`, 32 random base62 characters and a checksum, which reveals a mistyped or invented key without a database lookup. Only
+ * a hash of the key is stored.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -13,9 +13,7 @@ const PREFIX = 'prl_'
 const RANDOM_LENGTH = 32
 const CHECKSUM_LENGTH = 6
 const SHAPE = /^prl_[0-9A-Za-z]{38}$/
-/**
- * The largest multiple of 62 up to 256. Bytes from here on are discarded, because otherwise some digits would be more likely.
- */
+/** Bytes from here on are discarded, because otherwise some digits would be more likely: 248 is a multiple of 62. */
 const FAIR_BYTES = 248
 
 export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): string {
@@ -37,7 +35,7 @@ export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }
 
-/** Returns an ID that names a key in lists and commands. It grants no access. */
+/** The ID names the key in lists and commands. It grants no access. */
 export function makeKeyId(): string {
   return `key_${randomBytes(8).toString('hex')}`
 }
@@ -53,14 +51,13 @@ function checksum(text: string): string {
 }
 
 const DAY_MS = 86_400_000
-/** A hundred years. */
+/** This is a hundred years. */
 export const MOST_DAYS = 36_500
 
 interface IssueRequest {
   readonly account: string
   readonly tier: string
   readonly label?: string | null
-  /** Null if the key never expires. */
   readonly expiresDays: number | null
   readonly nowMs: number
 }
@@ -69,7 +66,7 @@ type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: string }
 
-/** Issues a key. Only its hash is stored, so show the key to the operator now. */
+/** Only a hash of the key is stored, so the operator must be shown the key now. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -88,8 +85,8 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
 }
 
 /**
- * Issues a key that replaces another one, which still works during the grace period. Only its hash is stored, so show the new
- * key to the operator now.
+ * The other key still works during the grace period. Only a hash of the new key is stored, so the operator must be shown it
+ * now.
  */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,
@@ -102,7 +99,6 @@ export async function rotateKey(
   return { ...rotated, key }
 }
 
-/** Returns null if the key never expires. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }

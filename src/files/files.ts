@@ -25,7 +25,7 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** One step of a purge deletes at least this many bytes, if the file has them. */
+/** A step of a purge deletes at least this many bytes of a large file. */
 const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
@@ -62,8 +62,7 @@ export class Files {
   }
 
   /**
-   * Returns whether the account had this file. Usually its content is deleted before this resolves; if many files are being
-   * purged, it is deleted later.
+   * Returns false if the account has no such file. If many files are being purged, the content is deleted after this resolves.
    */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
@@ -74,9 +73,7 @@ export class Files {
   }
 }
 
-/**
- * Purges as many bytes as a deleted file of this size has. The purged bytes may be those of files that were deleted earlier.
- */
+/** Purges as many bytes as the file has. These may be bytes of files that were deleted earlier. */
 async function purge(
   store: Pick<FileStore, 'purgeFiles'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -96,7 +93,7 @@ interface FileWriterOptions {
   readonly clock: Pick<Clock, 'nowMs'>
 }
 
-/** Writes a file piece by piece, within the account's quota of stored bytes. */
+/** Writes stay within the account's quota of stored bytes. */
 export class FileWriter {
   readonly #file: NewFile
   readonly #limits: QuotaLimits | null
@@ -129,7 +126,6 @@ export class FileWriter {
     return 'written'
   }
 
-  /** Makes the file readable. */
   async complete(about: AboutFile): Promise<StoredFile | Exclude<Written, 'written'>> {
     const written = this.#filled > 0 ? await this.#append() : 'written'
     if (written !== 'written') return written

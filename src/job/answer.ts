@@ -20,13 +20,12 @@ export type Answer =
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
-  /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** Maximum work of the check (`StepBudget`). */
+  /** Limits the work of the check (`StepBudget`). */
   readonly steps: number
 }
 
-/** What the check found. It has only the position of the content in the text, so that a thread need not send the text back. */
+/** A verdict has only the position of the content in the text, so that a thread need not send the text back. */
 export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
@@ -34,7 +33,6 @@ export type AnswerVerdict =
   /** The check reached its limit of steps. The reason is a message for the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
-/** @param formatJson the job's stored `response_format` */
 export function judgeAnswer(
   text: string,
   formatJson: string,
@@ -90,11 +88,11 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** The position of a text that may be JSON, without white space around it. */
+/** White space around the text is outside of the bounds. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** The rest of the line of an opening fence: the name of a language. */
+/** The name of a language may follow the backticks of an opening fence. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
 /** A line with more indentation is not a fence. */
 const MAX_INDENT = 8
@@ -102,14 +100,13 @@ const MAX_INDENT = 8
 const THOUGHTS = '<think>'
 const THOUGHTS_END = '</think>'
 
-/** Returns the whole text without leading thoughts and without a fence around it. */
 function wholeJson(text: string): Bounds {
   return withoutFence(text, trimmedBounds(text, thoughtsEnd(text), text.length))
 }
 
 /**
- * Returns where the JSON may be if it is not the whole text, most likely first: in the only fenced block, with prose around it,
- * or after thoughts. If the server's chat template contains the start of the thoughts, the text contains only their end.
+ * Returns where the JSON may be if it is not the whole text, most likely first. If the server's chat template contains the
+ * start of the model's thoughts, the text contains only their end.
  */
 function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)
@@ -133,7 +130,7 @@ function withoutFence(text: string, [start, end]: Bounds): Bounds {
     : trimmedBounds(text, inside, end - FENCE.length)
 }
 
-/** Returns the contents of the fenced block if there is exactly one. A fence inside of JSON never starts a line. */
+/** Returns null unless there is exactly one fenced block. A fence inside of JSON never starts a line. */
 function onlyBlock(text: string, from: number): Bounds | null {
   const fences: number[] = []
   for (let at = text.indexOf(FENCE, from); at !== -1; at = text.indexOf(FENCE, at + FENCE.length)) {
@@ -169,9 +166,7 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
 const EMPTY = '(no answer)'
 
 /**
- * Returns the messages, the wrong answer, its errors, and the schema again. The schema may be far above, or only in
- * `response_format`, which some servers do not show to the model.
- * @param formatJson the job's stored `response_format`
+ * Repeats the schema, because it may be far above, or only in `response_format`, which some servers do not show to the model.
  */
 export function repairRequest(
   messagesJson: string,

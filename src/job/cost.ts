@@ -9,7 +9,7 @@ import { formatParts, splitOptions } from './response-format.ts'
 /** Amounts of the currency per million tokens. */
 export interface Price {
   readonly input: number
-  /** If absent, the same as `input`. */
+  /** If absent, `input` is the price. */
   readonly cached_input?: number | undefined
   readonly output: number
 }
@@ -30,23 +30,23 @@ export interface PricedModel {
 export interface UsedTokens {
   readonly input: number
   readonly output: number
-  /** Input tokens that were cached. */
+  /** These input tokens were cached. */
   readonly cached?: number
 }
 
 export interface PricedJob {
   readonly model: string
   readonly inputTokens: number
-  /** The stored form, with the options. */
+  /** This is the stored form, which contains the options. */
   readonly responseFormatJson: string
 }
 
 /** Costs are computed in units of a millionth divided by this number. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** The estimated tokens of an answer whose length has no limit. */
+/** An answer without a limit of its length is estimated to have this many tokens. */
 export const USUAL_OUTPUT_TOKENS = 4096
-/** The estimated tokens of the instruction that requests JSON, and of the request for a repair. */
+/** Parley adds an instruction to request JSON, and sends a request for a repair. Their tokens are estimated. */
 const INSTRUCTION_TOKENS = 256
 const REPAIR_TOKENS = 1024
 
@@ -60,10 +60,7 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
-/**
- * Returns the cost of a call without an answer.
- * @param price the price of the model's input
- */
+/** The call got no answer. */
 export function costOfInput(price: number, input: number): number {
   return costOf({ input: price, output: 0 }, { input, output: 0 })
 }
@@ -85,7 +82,7 @@ interface Target {
 }
 
 export class Prices {
-  /** The targets with a price, by public model name. `gpt-auto` has the targets of the models from which it chooses. */
+  /** `gpt-auto` has the targets of the models from which it chooses. */
   readonly #targets: ReadonlyMap<string, readonly (Target & { readonly of: string })[]>
 
   constructor(models: Readonly<Record<string, PricedModel>>) {
@@ -106,7 +103,7 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** The price of input by model, for calls without an answer. */
+  /** For calls without an answer. */
   get ofInput(): InputPrices {
     return new Map(
       [...this.#targets].flatMap(([model, [first]]) =>
@@ -115,16 +112,15 @@ export class Prices {
     )
   }
 
-  /** Returns the cost of a call in millionths; null if the target has no price. */
+  /** Returns null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
     return priced === undefined ? null : costOf(priced.price, tokens)
   }
 
   /**
-   * Returns what a job may cost at its most expensive target, in millionths; null if no target has a price. For JSON this
-   * includes a repair. If the length of the answer is limited, the job does not cost more, unless failed calls must be paid
-   * for.
+   * Returns the cost of the job at its most expensive target, including a repair for JSON; null if no target has a price. If
+   * the length of the answer is limited, the job does not cost more, unless failed calls must be paid for.
    * @param models the models that the tier of the job may use
    */
   estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
@@ -148,7 +144,7 @@ function estimateAt({ price, maxOutputTokens }: Target, job: PricedJob): number 
   const dearest = { ...price, input: Math.max(price.input, price.cached_input ?? 0) }
   const format = formatParts(responseFormatJson)
   if (format.kind === 'text') return costOf(dearest, { input: inputTokens, output })
-  // A token has at least one byte, so the bytes are an upper bound of the schema's tokens.
+  // A token has at least one byte, so the schema has at most this many tokens.
   const schema = format.kind === 'schema' ? Buffer.byteLength(format.schemaJson) : 0
   const input = inputTokens + schema + INSTRUCTION_TOKENS
   const repaired = input + output + schema + REPAIR_TOKENS

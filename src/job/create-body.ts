@@ -15,7 +15,7 @@ import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import type { BatchElement, Metadata, SingleCreate } from './request.ts'
 import { formatParts, TEXT_JSON } from './response-format.ts'
 
-/** A body. The route of the request determines its kind, and the kind determines which fields a job may have. */
+/** The route of the request determines the kind, and the kind determines which fields a job may have. */
 export type CreateBody =
   | { readonly kind: 'single'; readonly text: string; readonly value: SingleCreate }
   | { readonly kind: 'batch'; readonly text: string; readonly value: readonly BatchElement[] }
@@ -28,18 +28,16 @@ export interface CreateElement {
   readonly responseFormatJson: string
   readonly options: JobOptions | null
   readonly metadata: Metadata | null
-  /** Undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
-  /** What an API remembers of the request (`withRecord`), as a JSON object; absent for nothing. */
+  /** `withRecord` explains this JSON object. */
   readonly recordJson?: string
-  /** Undefined for `normal`. */
   readonly priority: Priority | undefined
-  /** Seconds from the creation of the job to its deadline; undefined for no deadline. */
+  /** The deadline is this many seconds after the creation of the job. */
   readonly completeWithinS: number | undefined
-  /** Its URL and headers have not been checked yet. */
+  /** The URL and headers have not been checked yet. */
   readonly callback: Callback | null
-  /** The parts of the schema that are not checked; null if all parts are. */
+  /** These parts of the schema are not checked; null if all parts are. */
   readonly ignored: IgnoredKeywords | null
   /** The first violated rule of SPEC §2.2 to §2.4. Rules that need other settings than `PartLimits` are checked later. */
   readonly problem: Problem | null
@@ -50,13 +48,12 @@ export interface PartLimits {
   readonly schemaBytes: number
 }
 
-/** A rule that an object of the right shape violates, and the path of the field. */
 export interface Problem {
   readonly field: string
   readonly rule: string
 }
 
-/** The text of parts as the caller wrote them; null if a part is absent, or its exact text does not matter. */
+/** A text is null if its part is absent, or if its exact text does not matter. */
 interface PartTexts {
   readonly payload: string | null
   readonly schema: string | null
@@ -64,7 +61,7 @@ interface PartTexts {
 
 const NO_PARTS: PartTexts = { payload: null, schema: null }
 
-/** @param body its value must be its parsed text and have the right shape */
+/** The value of the body must be its parsed text and have the right shape. */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
   if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
@@ -78,13 +75,13 @@ const SCHEMA_MEMBER: WantedMembers = new Map([['response_format', new Map([['sch
 const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER])
 
 /**
- * Returns the texts of parts whose exact text matters: payloads are forwarded as written, and schemas keep large integers.
- * Returns null if no exact text matters and no part can be too large.
+ * The exact text of payloads matters, because they are forwarded as written, and that of schemas with large integers. Returns
+ * null if no exact text matters and no part can be too large.
  */
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
-  // Counts characters, which is faster than counting bytes. A character has at most three bytes.
+  // Counting characters is faster than counting bytes. A character has at most three bytes.
   const mayExceed = body.text.length * 3 > limits.schemaBytes
   const needsSchema = mayExceed || (hasSchema(body) && mayLoseDigits(body.text))
   if (!hasPayload && !needsSchema) return null
@@ -131,7 +128,7 @@ function createElement(
   }
 }
 
-/** Returns the format as JSON text. The integers in its schema keep every digit. */
+/** Integers in the schema keep every digit. */
 function formatJson(
   format: SingleCreate['response_format'],
   schema: string | null,
@@ -183,7 +180,7 @@ function sizeProblem(field: string, text: string | null, limit: number, setting:
   return { field, rule: `must be at most ${limit} bytes long (${setting}), but is ${bytes}` }
 }
 
-/** Returns the first violated rule of SPEC §2.2 and §2.3 that the schema of the body cannot express. */
+/** Checks rules of SPEC §2.2 and §2.3 that the schema of the body cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
   let hasUser = false
   for (const { role } of messages) hasUser ||= role === 'user'
@@ -197,24 +194,19 @@ export function problemWith({ response_format, messages }: SingleCreate | BatchE
 const TOKENS_PER_MESSAGE = 3
 const TOKENS_FOR_ANSWER = 3
 
-/** Returns the tokens that the chat format adds: a few for each message, and a few for the beginning of the answer. */
+/** The chat format adds a few tokens for each message, and a few for the beginning of the answer. */
 export function framingTokens(messages: number): number {
   return messages * TOKENS_PER_MESSAGE + TOKENS_FOR_ANSWER
 }
 
-/**
- * Returns an upper bound of the number of input tokens: a token has at least one byte. With it, most jobs need no tokenizer.
- */
+/** Returns an upper bound: a token has at least one byte. Because of it, most jobs need no tokenizer. */
 export function tokensAtMost(messages: readonly Message[]): number {
   let tokens = TOKENS_FOR_ANSWER
   for (const { content } of messages) tokens += TOKENS_PER_MESSAGE + Buffer.byteLength(content)
   return tokens
 }
 
-/**
- * Identifies the request for its Idempotency-Key. White space and escapes do not change the fingerprint, but every digit of a
- * payload or schema does.
- */
+/** White space and escapes do not change the fingerprint of a request, but every digit of a payload or schema does. */
 export function bodyFingerprint(
   route: string,
   body: CreateBody['value'],
@@ -233,10 +225,7 @@ export function bodyFingerprint(
   )
 }
 
-/**
- * Joins the formats that contain integers beyond 2^53, because different ones may parse to equal values. Usually the result is
- * empty.
- */
+/** Different integers beyond 2^53 may parse to equal values, so the texts of such formats matter. */
 export function exactFormats(elements: readonly CreateElement[]): string {
   const formats = elements.map(({ responseFormatJson }) => responseFormatJson)
   return formats.filter(mayLoseDigits).join('')
@@ -252,8 +241,8 @@ export type LengthProblem =
   | { readonly kind: 'too long'; readonly jobs: number }
 
 /**
- * Returns why a body is not a batch of a permitted length; null if it is one. Call this before the fields are checked, so that
- * a batch over the limit costs no more than parsing.
+ * Returns null if the body is a batch of a permitted length. The fields are checked afterwards, so that a batch over the limit
+ * costs no more than parsing.
  */
 export function batchLengthProblem(body: unknown, maxJobs: number): LengthProblem | null {
   if (!Array.isArray(body)) return { kind: 'not an array' }

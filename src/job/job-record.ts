@@ -7,21 +7,21 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** A `Usage`; null until the job has finished. */
+  /** The JSON text of a `Usage`. */
   readonly usageJson: string | null
-  /** True if the job waits for the budget of its account; absent if that is not known. */
+  /** Absent if it is not known whether the job waits. */
   readonly waitsForBudget?: boolean
 }
 
-/** What a response or callback contains only if the caller requests it. */
+/** A response or callback contains these only if the caller requests them. */
 export const INCLUDES = ['usage', 'metadata'] as const
 export type Include = (typeof INCLUDES)[number]
 
-/** By job ID, as JSON text. Jobs without metadata are missing. */
+/** Jobs without metadata are missing. The values are JSON text. */
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
-/** Returns the `data` object of a response that reads a job. */
+/** The result is the `data` object of a response that reads a job. */
 export function jobRecordJson(
   record: JobRecord,
   include: readonly Include[] = [],
@@ -37,7 +37,7 @@ export function jobRecordJson(
     : `${json}${usage}}`
 }
 
-/** The usage that a caller sees. The name of the upstream is omitted, because only operators should know it. */
+/** Callers see this usage. The name of the upstream is omitted, because only operators should know it. */
 export interface UsageView extends Omit<Usage, 'target' | 'finish_reason'> {
   readonly model: string | null
   readonly cached_input_tokens: number
@@ -73,15 +73,12 @@ export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
 }
 
 /**
- * How a finished job ended, for APIs that distinguish more than the statuses of SPEC §2.5. `incomplete`: the answer was
- * truncated, or the model's content policy withheld it.
+ * Some APIs distinguish more endings than SPEC §2.5. An answer that was truncated, or withheld because of the model's content
+ * policy, is `incomplete`.
  */
 type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/**
- * Call this only for a finished job. A job is `incomplete` even if it failed, for example because its truncated answer was not
- * valid JSON.
- */
+/** The job must have finished. A failed job is `incomplete` if it failed because its answer was truncated. */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

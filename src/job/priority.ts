@@ -5,25 +5,21 @@ export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
 /**
- * Of this many jobs that start while jobs of a lower priority wait, one has that lower priority, so that its jobs do not wait
- * forever. Each lower priority gets this share.
+ * While jobs of a lower priority wait, one of this many jobs that start has that priority, so that they do not wait forever.
  */
 const LOWER_SHARE = 20
 const HIGHER = LOWER_SHARE - 1
-/** Limits the credit that a priority gathers while its jobs cannot start. */
+/** A priority cannot gather more credit than this while its jobs cannot start. */
 const MOST_CREDIT = 16 * HIGHER
 
 export function isHigher(one: Priority, other: Priority): boolean {
   return PRIORITIES.indexOf(one) < PRIORITIES.indexOf(other)
 }
 
-/** Separates the route from the priority. No target has the name `!high`, because names of targets contain a slash. */
+/** No target has the name `!high`, because names of targets contain a slash. */
 const MARK = ' !'
 
-/**
- * Returns the stored name of the queue for jobs of this route and priority. The queue for `normal` has the name of the route,
- * like every queue of versions up to 0.3.
- */
+/** The queue for `normal` has the name of its route, like every queue of versions up to 0.3. */
 export function queueName(route: string, priority: Priority = 'normal'): string {
   return priority === 'normal' ? route : route + MARK + priority
 }
@@ -36,21 +32,20 @@ export function readQueueName(name: string): { readonly route: string; readonly 
     : { route: name.slice(0, end), priority }
 }
 
-/** Decides when jobs of lower priorities go first, because they have waited long enough. */
+/** Decides when jobs of lower priorities have waited long enough to go first. */
 export class LowerTurns {
   /**
-   * The credit of each priority. It grows by 1 for each job of a higher priority that starts while jobs of this priority wait,
-   * up to `MOST_CREDIT`, and falls by `HIGHER` for each job of this priority that starts. It becomes 0 if a job of a higher
-   * priority starts while none of this priority waits.
+   * The credit grows by 1 for each job of a higher priority that starts while jobs of this one wait, and falls by `HIGHER` for
+   * each job of this one that starts. If a higher job starts while none of this one waits, it becomes 0.
    */
   readonly #credit: Record<Priority, number> = { high: 0, normal: 0, low: 0 }
 
-  /** Returns how many jobs of this priority may now go before those of higher priorities. */
+  /** This many jobs of the priority may now go before those of higher ones. */
   due(priority: Priority): number {
     return Math.floor(this.#credit[priority] / HIGHER)
   }
 
-  /** @param waits returns whether jobs of a lower priority wait */
+  /** @param waits tells whether jobs of a lower priority wait */
   started(priority: Priority, jobs: number, waits: (lower: Priority) => boolean): void {
     this.#credit[priority] = Math.max(0, this.#credit[priority] - jobs * HIGHER)
     for (const lower of PRIORITIES) {

@@ -1,6 +1,6 @@
 /**
- * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the
- * first error. The HTTP server reads small bodies itself, with the same checks, order and errors.
+ * Reads a large body of a request to create jobs, as a task of the CPU pool. The HTTP server reads small bodies itself, with
+ * the same checks, order and errors.
  */
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -23,11 +23,11 @@ export interface ReadCreateBody {
   readonly maxDepth: number
   readonly maxJobs: number
   readonly limits: PartLimits
-  /** The route of the request, as a part of the fingerprint; null to compute no fingerprint. */
+  /** The fingerprint includes the route; null to compute no fingerprint. */
   readonly fingerprintRoute: string | null
 }
 
-/** What Ajv reports about a body of the wrong shape. */
+/** Ajv reports this about a body of the wrong shape. */
 export interface ShapeError {
   readonly keyword: string
   readonly instancePath: string
@@ -35,12 +35,12 @@ export interface ShapeError {
   readonly message: string
 }
 
-/** `fingerprint` is null without an Idempotency-Key. */
+/** The fingerprint is null without an Idempotency-Key. */
 export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
   readonly fingerprint: string | null
-  /** Only for a body below `/v1`: identifies the request among those of its account. */
+  /** A body below `/v1` has this hash, which identifies the request among those of its account. */
   readonly hash?: string
 }
 
@@ -49,7 +49,7 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
-  /** Only for a body below `/v1`: the field and the rule that it violates. */
+  /** Only a body below `/v1` has this problem: the field and the rule that it violates. */
   | { readonly kind: 'wrong field'; readonly problem: string }
 
 /** The HTTP server uses the same options, so that small and large bodies get the same errors. */
@@ -100,8 +100,8 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
 const HEADERS = 100
 
 /**
- * Keeps only the first headers of a callback, which are enough to reject too many. Sending hundreds of thousands from a thread
- * to the event loop would take as long as parsing them.
+ * Sending hundreds of thousands of headers from a thread to the event loop would take as long as parsing them. The first ones
+ * are enough to reject too many.
  */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element

@@ -1,20 +1,20 @@
 /**
- * Reads callers' schemas, and remembers those in use: jobs of an account often share a schema, and reading it takes longer than
- * checking a short answer. Schemas are found by their text, because a stored job contains only that.
+ * Reads callers' schemas, and remembers those in use by their text: jobs of an account often share a schema, and reading it
+ * takes longer than checking a short answer.
  */
 import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
 
-/** Maximum characters of all remembered schemas. Parsed schemas take about twenty times as much memory. */
+/** Parsed schemas take about twenty times as much memory as this many characters. */
 const MAX_REMEMBERED = 512 * 1024
 
-/** What a call to a model server needs to know about a schema. */
+/** A call to a model server needs these facts about a schema. */
 export interface SchemaFacts {
   /** True if the schema meets the rules of OpenAI's strict structured outputs. */
   readonly strict: boolean
   /** True if every valid answer is an object. */
   readonly isObject: boolean
-  /** JSON pointers to parts of the schema that are not checked; absent if all parts are checked. */
+  /** JSON pointers to parts of the schema that are not checked. */
   readonly ignored?: readonly string[]
 }
 
@@ -23,7 +23,7 @@ interface ReadText {
   facts: SchemaFacts | null
 }
 
-/** Least recently used first. */
+/** The least recently used schema comes first. */
 const remembered = new Map<string, ReadText>()
 let characters = 0
 
@@ -32,7 +32,7 @@ export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadS
   return readText(schemaJson, parsed).result
 }
 
-/** Returns the schema of an accepted job. Throws if an earlier version accepted a schema that this version rejects. */
+/** Throws if an earlier version accepted a schema that this version rejects. */
 export function acceptedSchema(schemaJson: string): AnswerSchema {
   const { result } = readText(schemaJson)
   if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)

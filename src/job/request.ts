@@ -81,10 +81,7 @@ const metadata = Type.Record(metadataValue, {
 
 export type Metadata = Static<typeof metadata>
 
-/**
- * The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters, such as
- * `metadata[customer]`.
- */
+/** The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters. */
 export const metadataFilter = Type.Optional(
   Type.Record(metadataValue, {
     ...METADATA_KEYS,
@@ -148,7 +145,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields of batch elements that single creates lack, and the reverse, with the end of the error message. */
+/** A body of the other kind may have these fields. The texts end the error message. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

@@ -1,5 +1,5 @@
 /**
- * Takes apart the JSON text of a stored `response_format` without parsing the schema in it, and puts it together. The options,
+ * Takes apart the JSON text of a stored `response_format`, and puts it together, without parsing the schema in it. The options,
  * metadata, trace and record of a job are members of this text, so that they are stored, counted and copied with it.
  */
 import { valueEnd } from '../json-text/scan-json.ts'
@@ -15,7 +15,7 @@ export type FormatParts =
 
 export const TEXT_JSON = '{"format":"text"}'
 export const TEXT = { kind: 'text' } as const
-/** The schema of any object, which is what OpenAI's format `json_object` means. */
+/** OpenAI's format `json_object` means any object. */
 export const ANY_OBJECT = { type: 'object' } as const
 export const ANY_OBJECT_JSON = JSON.stringify(ANY_OBJECT)
 const ANY_JSON: FormatParts = { kind: 'json' }
@@ -25,9 +25,7 @@ const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/**
- * @param storedJson a stored `response_format`, as `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` write it
- */
+/** The text may contain everything that `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` add. */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -42,7 +40,7 @@ export function formatParts(storedJson: string): FormatParts {
 }
 
 /**
- * Adds the options, if any, as the first member.
+ * Options become the first member.
  * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
  */
 export function withOptions(formatJson: string, options: JobOptions): string {
@@ -56,16 +54,14 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-/** The start of a text with a record, but without metadata or a trace. */
+/** A text with a record starts with this, unless it has metadata or a trace. */
 export const BEFORE_RECORD = '{"request":'
 
 export const BEFORE_METADATA = '{"metadata":'
 
 /**
- * Adds a record: what an API must remember of the request to show it to the caller again. The record does not affect how the
- * job runs.
+ * A record is what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
  * @param storedJson the result of `withOptions`
- * @param recordJson a JSON object
  */
 export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
@@ -82,27 +78,26 @@ export function batchOf(storedJson: string): BatchOfJob | null {
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
 }
 
-/** The start of a text with a trace, but without metadata. */
+/** A text with a trace starts with this, unless it has metadata. */
 export const BEFORE_TRACE = '{"traceparent":'
 
-/** Adds the W3C trace to which the job belongs. Only metadata comes before it. */
+/** Only metadata comes before the trace. */
 export function withTraceparent(storedJson: string, traceparent: string): string {
   return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
 }
 
-/** Returns null if no trace is stored. */
 export function traceparentOf(storedJson: string): string | null {
   if (storedJson === TEXT_JSON) return null
   const [traceJson] = splitFirst(splitFirst(storedJson, BEFORE_METADATA)[1], BEFORE_TRACE)
   return traceJson === null ? null : JSON.parse(traceJson)
 }
 
-/** Adds metadata as the first member. */
+/** Metadata becomes the first member. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** Returns the metadata (null if there is none), and the text without metadata and trace. */
+/** The rest is without the trace, too. Without metadata, `metadataJson` is null. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
@@ -111,15 +106,15 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
-/** Metadata ends within this many characters of the text, because JSON writes each of its characters as at most six. */
+/** Metadata ends within this many characters, because JSON writes each of its characters as at most six. */
 export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
 
-/** Returns a text that the stored metadata contains if it has this pair, and hardly ever otherwise. */
+/** Stored metadata with this pair contains the text, and other metadata hardly ever does. */
 export function pairText([key, value]: readonly [string, string]): string {
   return `${JSON.stringify(key)}:${JSON.stringify(value)}`
 }
 
-/** @param storedJson at least the first `METADATA_CHARS` characters of a stored `response_format` */
+/** @param storedJson at least the first `METADATA_CHARS` characters of the stored text */
 export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
   const { metadataJson } = splitMetadata(storedJson)
   if (metadataJson === null) return false
@@ -127,7 +122,7 @@ export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
   return Object.entries(pairs).every(([key, value]) => Object.hasOwn(stored, key) && stored[key] === value)
 }
 
-/** Returns the record (null if there is none), and the text without metadata, trace and record. */
+/** The rest is without metadata and trace, too. Without a record, `recordJson` is null. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
@@ -136,7 +131,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** Returns the options (null if there are none), and the format without any added member. */
+/** The format is without any added member. Without options, `optionsJson` is null. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
@@ -145,13 +140,10 @@ export function splitOptions(storedJson: string): {
   return { optionsJson, formatJson }
 }
 
-/**
- * Returns the value of the first member, and the text without this member. The value is null if the first member is another
- * one.
- */
+/** Returns the value of the first member, and the rest of the text. If another member comes first, the value is null. */
 function splitFirst(json: string, before: string): [string | null, string] {
   if (!json.startsWith(before)) return [null, json]
   const end = valueEnd(json, before.length)
-  // Skips the comma after the value.
+  // The rest starts after the comma that follows the value.
   return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

@@ -1,13 +1,11 @@
 /**
  * The usage, receipt and error of a job that finishes without another call to a model: a cached response completes it, it is
- * overdue, or it is cancelled. Its earlier runs count, as `queue/earlier-runs.ts` stores them. The stores cannot import that
- * file.
+ * overdue, or it is cancelled. Its earlier runs count (`queue/earlier-runs.ts`).
  */
 import { sumOfCosts } from './amount.ts'
 import { type JobError, NO_USAGE, type Usage } from './job.ts'
 import type { FormatParts } from './response-format.ts'
 
-/** What a receipt says about the format of the answer. */
 export interface ReceiptFormat {
   readonly form: FormatParts['kind']
   readonly strict?: boolean
@@ -20,17 +18,17 @@ export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 export interface EarlierUsage {
   /** Includes calls that are not in `records`. */
   readonly calls: number
-  /** The latest calls, as receipts contain them. */
+  /** Only the latest calls, as receipts contain them. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
-  /** Absent for none. Versions up to 0.3 did not store it. */
+  /** Versions up to 0.3 did not store this. */
   readonly cachedTokens?: number
-  /** Absent if the model has no price. Versions up to 0.3 did not store it. */
+  /** Versions up to 0.3 did not store this. It is absent if the model has no price. */
   readonly cost?: number
-  /** Absent for text. Versions up to 0.4.0 did not store it. */
+  /** Versions up to 0.4.0 did not store this. It is absent for text. */
   readonly format?: ReceiptFormat
-  /** The answer that must be repaired; absent for none. */
+  /** This answer must be repaired. */
   readonly repair?: unknown
 }
 
@@ -52,7 +50,7 @@ export function usageOfEarlier(earlier: Omit<EarlierUsage, 'records'>): Usage {
   }
 }
 
-/** Returns the receipt as `queue/outcome-and-receipt.ts` writes it. */
+/** `queue/outcome-and-receipt.ts` writes receipts of the same form. */
 export function receiptOfEarlier<Call, Repair>(
   earlier: Pick<EarlierUsage, 'calls' | 'format'> & {
     readonly records: readonly Call[]
@@ -70,9 +68,9 @@ export function receiptOfEarlier<Call, Repair>(
 }
 
 export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
-/** For a job whose model has a price, because such a job always stores a cost. */
+/** A job whose model has a price always stores a cost. */
 export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
-/** Has the form that `queue/outcome-and-receipt.ts` writes. */
+/** `queue/outcome-and-receipt.ts` writes receipts of the same form. */
 export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
 
 export function overdueResult(
@@ -90,13 +88,12 @@ const MESSAGES: Readonly<Record<CancelledBy, string>> = {
   operator: 'An operator of the service cancelled the job.',
 }
 
-/** Returns the error as it is stored and sent. */
 export function cancelledErrorJson(by: CancelledBy): string {
   const error: JobError = { code: 'cancelled', message: MESSAGES[by], cancelled_by: by }
   return JSON.stringify(error)
 }
 
-/** True for errors that any version has stored. */
+/** Recognizes the errors that any version has stored. */
 export function isCancelledError(errorJson: string | null): boolean {
   return errorJson?.startsWith('{"code":"cancelled"') === true
 }
@@ -104,16 +101,13 @@ export function isCancelledError(errorJson: string | null): boolean {
 interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** The cost of a call with these tokens, in millionths of the currency; null if the model has no price. */
+  /** The cost of a call with these tokens; null if the model has no price. */
   readonly inputCost: number | null
-  /** What `queue/earlier-runs.ts` stores about earlier runs; null for nothing. */
+  /** `queue/earlier-runs.ts` defines this text; null if no run has stored any. */
   readonly earlierJson: string | null
 }
 
-/**
- * Returns the usage of a job that its caller cancels. If a node holds the job, a call counts with its input tokens, because the
- * model server will most likely bill for it.
- */
+/** If a node holds the job, a call with its input tokens counts, because the model server will most likely bill for it. */
 export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }: CancelledRun): string {
   const earlier = readEarlierUsage(earlierJson)
   const isPriced = inputCost !== null || earlier.cost !== undefined
@@ -128,12 +122,12 @@ export function usageOfCancelled({ isHeld, inputTokens, inputCost, earlierJson }
 }
 
 /**
- * The outcome of a job that an operator cancels. It is the same for every job, so that one statement can cancel many, and does
- * not include the usage of earlier runs.
+ * An operator's cancellation has the same outcome for every job, so that one statement can cancel many. Earlier runs do not
+ * count.
  */
 export const CANCELLED_ERROR_JSON = cancelledErrorJson('operator')
 export const CANCELLED_USAGE_JSON = JSON.stringify(NO_USAGE)
-/** Adds `cost: 0` to usage without a cost, because a job whose model has a price always stores a cost. */
+/** A job whose model has a price always stores a cost, so usage without one gets `cost: 0`. */
 export function pricedUsageJson(usageJson: string): string {
   return JSON.stringify({ cost: 0, ...JSON.parse(usageJson) })
 }

@@ -1,28 +1,24 @@
 /**
- * Ends the execution of a job early, like an `AbortController`, but in one small object: every job has one, and the signal of
- * an `AbortController`, which is an event target, took a twentieth of a job's CPU time. Also has a pause that a signal can end.
+ * Ends the execution of a job early, like an `AbortController`, but in one small object, because every job has one: the event
+ * target of an `AbortController` took a twentieth of a job's CPU time.
  */
 import type { Clock } from '../clock.ts'
 
-/**
- * `timeout`: the run took too long. `deadline`: the job's deadline has passed. `release`: another node may finish the job.
- * `lost`: this node no longer holds the job.
- */
+/** A job is stopped with `release` if another node may finish it, and with `lost` if this node no longer holds it. */
 export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
-/** An object instead of a function, so that listening creates no closure for each call. */
+/** Listening to an object creates no closure for each call. */
 export interface StopListener {
   onStop(): void
 }
 
-/** What executions use of a `Stop`. */
 export interface StopSignal {
   /** Null until the job is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once when the job is stopped. If the job was stopped before, the listener is never called. */
+  /** The listener is called once, but never if the job was stopped before. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
-  /** Pauses the timeout, if there is one, until `resume`. */
+  /** The timeout does not run until `resume`. */
   pause(): void
   resume(): void
 }
@@ -47,7 +43,7 @@ export class Stop implements StopSignal {
     else this.#others?.delete(listener)
   }
 
-  /** Stops the job with this reason. Calls all listeners before it returns. Later calls do nothing. */
+  /** All listeners are called before this returns. Later calls do nothing. */
   now(reason: StopReason): void {
     if (this.reason !== null) return
     this.reason = reason
@@ -55,7 +51,7 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops the job with the reason `timeout` after this time, without counting pauses. Call this only once. */
+  /** Pauses do not count. Call this only once. */
   startTimeout(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
     const onOver = () => this.now('timeout')
     this.#timeout = {
@@ -92,8 +88,8 @@ interface Timeout {
 }
 
 /**
- * Resolves to true after `ms`, and to false when the signal stops the job.
- * @param wakers during the pause, contains a function that ends the pause early, with true
+ * Resolves to true after `ms`, and to false if the job is stopped.
+ * @param wakers contains, during the pause, a function that ends the pause with true
  */
 export function pause(
   clock: Clock,

@@ -4,27 +4,25 @@ import type { Priority } from './priority.ts'
 
 export interface Tier {
   readonly name: string
-  /** The public model names that jobs may use. */
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** For each account on each node; null for no limit. */
+  /** Each node counts the jobs of an account by itself. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
-  /** Maximum tokens of one answer; null for no limit. */
   readonly maxOutputTokens: number | null
-  /** The priorities that jobs may request. A job that requests none has `normal`. */
+  /** A job that requests no priority has `normal`. */
   readonly priorities: ReadonlySet<Priority>
   /** While jobs are queued, accounts share slots in proportion to their weights. */
   readonly weight: number
-  /** What an account may use in a month; null for no cap. Tokens are input plus output. */
+  /** Tokens are input plus output. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
-  /** In millionths of the currency; null for no cap. */
+  /** The unit is a millionth of the currency. */
   readonly maxMonthlyCost: number | null
-  /** What happens to jobs that do not fit under the cost cap. */
+  /** Decides about jobs that do not fit under the cost cap. */
   readonly overCap: 'reject' | 'wait'
-  /** The quotas of an account: queued and assigned jobs, and bytes; null for no limit. */
+  /** Queued and assigned jobs count. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
   readonly maxFiles: number
@@ -32,10 +30,7 @@ export interface Tier {
   readonly maxBatchLines: number
 }
 
-/**
- * Stands for a tier that was removed from the settings. It permits no model, so its accounts cannot create jobs. Most of its
- * other limits are the lowest possible.
- */
+/** Replaces a tier that the settings no longer have. It permits no model, so its accounts cannot create jobs. */
 const NO_TIER: Tier = {
   name: 'none',
   models: new Set(),
@@ -70,13 +65,12 @@ export class Tiers {
 
   /**
    * Returns the distance from the turn of an account's last queued job on a route to the turn of its next one. Twice the weight
-   * halves this step.
+   * halves it.
    *
-   * This is start-time fair queueing, which both stores implement (`store/sqlite/fair-order.ts`,
-   * `store/postgres/fair-order.ts`). When a job joins the queue of its route, its **turn** is the highest of three: the turn up
-   * to which the route has been claimed, the turn of the first job in that queue, and one step after the turn of the last
-   * queued job of its account on that route. Claims take the job with the lowest turn first. So an account with a hundred
-   * thousand queued jobs delays only its own jobs, and a claim is one index scan.
+   * Both stores implement start-time fair queueing (`fair-order.ts`). When a job joins the queue of its route, its **turn** is
+   * the highest of three: the turn up to which the route has been claimed, the turn of the first job in that queue, and one
+   * step after the turn of the last queued job of its account on that route. Claims take the lowest turn first. So an account
+   * with a hundred thousand queued jobs delays only its own jobs, and a claim is one index scan.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))
 }

@@ -1,87 +1,72 @@
 /**
- * Accounts, their keys, and the admin tokens that operators create: the part of the storage contract for authentication and
- * operators. Keys and tokens are stored only as hashes.
+ * Accounts, their keys, and the admin tokens of operators: the part of the storage contract for authentication and operators.
+ * Keys and tokens are stored only as hashes.
  */
 import type { QuotaUse } from './usage-store.ts'
 
 export interface AccountStore {
-  /**
-   * Adds a key, and creates the account if it is new, in one transaction. If the account exists, the key must name its tier. A
-   * second call with the same key rejects.
-   */
+  /** Adds a key, and creates the account if it is new. A second call with the same key rejects. */
   createKey(key: NewKey): Promise<NewKeyResult>
 
   /** Returns every key, oldest first, including revoked and expired ones. */
   listKeys(): Promise<KeyRecord[]>
 
-  /**
-   * Returns a page of the hashes of all keys, in order, including those of revoked and expired keys.
-   * @param after the last hash of the previous page
-   */
+  /** Returns hashes in order, beginning after the given one, including those of revoked and expired keys. */
   listKeyHashes(after: string, limit: number): Promise<string[]>
 
-  /**
-   * Returns keys, newest first. Returns null if the key of `beforeKeyId` does not exist, for example because its account was
-   * deleted.
-   */
+  /** Returns keys, newest first; null if the key of `beforeKeyId` no longer exists. */
   searchKeys(search: KeySearch): Promise<KeyRecord[] | null>
 
-  /** Returns accounts in the order of their names. */
+  /** Returns accounts in order of their names. */
   listAccounts(page: AccountPage): Promise<AccountRecord[]>
 
   /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
-  /**
-   * Creates a key with the account, the label and the lifetime of another key. The other key expires after its grace time,
-   * unless it expires earlier.
-   */
+  /** Creates a key with the account, label and lifetime of another one, which expires after its grace time or earlier. */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
-  /** Records that the keys were used in the hour that starts at `hourMs`. If a later hour is already recorded, that stays. */
+  /** Records that the keys were used in the hour that starts at `hourMs`, unless a later hour is already recorded. */
   noteKeyUses(keyIds: readonly string[], hourMs: number): Promise<void>
 
-  /** Returns the key with this hash, or null. The caller must check whether it has expired or was revoked. */
+  /** The caller must check whether the key has expired or was revoked. */
   findKey(hash: string): Promise<KeyRecord | null>
 
-  /** Moves an account to a tier. Returns false if the account does not exist. Accepted jobs keep their tier. */
+  /** Returns false if the account does not exist. Accepted jobs keep their tier. */
   setTier(account: string, tier: string): Promise<boolean>
 
   /**
-   * Rejects new jobs of the account from `sinceMs` on; null ends the suspension. If the account is already suspended, the
-   * earlier time stays. Returns false if the account does not exist.
+   * Rejects new jobs of the account; null ends this. A suspended account keeps its earlier time. Returns false if it does not
+   * exist.
    */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Sets these caps of the account and does not change the others. Returns false if the account does not exist. */
+  /** Does not change other caps. Returns false if the account does not exist. */
   setCaps(account: string, caps: Partial<OwnCaps>): Promise<boolean>
 
-  /**
-   * Sends events of jobs that are created from now on to this URL; null stops this. Returns false if the account does not
-   * exist.
-   */
+  /** Applies to jobs that are created from now on. Returns false if the account does not exist. */
   setWebhook(account: string, url: string | null): Promise<boolean>
 
-  /** Returns the secrets that sign the account's callbacks; null if the account does not exist. */
+  /** Returns null if the account does not exist. */
   secrets(account: string): Promise<Secrets | null>
 
   /**
-   * Makes `secret` the account's signing secret. The previous secret remains valid for a day; an older one becomes invalid at
-   * once. Returns false if the account does not exist. A second call rotates again.
+   * The previous secret remains valid for a day; an older one becomes invalid at once. Returns false if the account does not
+   * exist. A second call rotates again.
    */
   rotateSecret(account: string, secret: string, nowMs: number): Promise<boolean>
 
   hasAccounts(): Promise<boolean>
 }
 
-/** How much an account may use: a number, `none` for no limit, or null for the limit of its tier. */
+/** `none` means no limit, and null means the limit of the tier. */
 export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
-  /** Counts input and output tokens. */
+  /** Input and output tokens count. */
   readonly monthlyTokens: OwnCap
-  /** In millionths of the currency. If absent, the tier's cap applies. */
+  /** The unit is a millionth of the currency. If absent, the tier's cap applies. */
   readonly monthlyCost?: OwnCap
   readonly openJobs: OwnCap
   readonly storedBytes: OwnCap
@@ -93,7 +78,7 @@ export interface NewKey {
   readonly account: string
   /** The tier of a new account. If the account exists, this must be its tier. */
   readonly tier: string
-  /** The signing secret, if the account is new. */
+  /** Becomes the signing secret of a new account. */
   readonly secret: string
   readonly label?: string | null
   readonly createdAtMs: number
@@ -129,9 +114,8 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** The start of the hour in which the key was last used; null if it was never used. The latest uses may be missing. */
+  /** The key was last used in the hour that starts then. The latest uses may be missing. */
   readonly usedAtMs: number | null
-  /** When the account was suspended; null if it is not suspended. */
   readonly suspendedAtMs: number | null
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
@@ -139,13 +123,13 @@ export interface KeyRecord {
 
 export interface KeySearch {
   readonly account?: string
-  /** Only keys created before this one, the last of the previous page. */
+  /** Selects keys created before this one, the last of the previous page. */
   readonly beforeKeyId?: string
   readonly limit: number
 }
 
 export interface AccountPage {
-  /** Only accounts after this name, the last of the previous page. */
+  /** Selects accounts after this name, the last of the previous page. */
   readonly after?: string
   readonly limit: number
   /** Decides which keys have expired. */
@@ -157,9 +141,7 @@ export interface AccountRecord {
   readonly tier: string
   readonly keys: number
   readonly activeKeys: number
-  /** Null if the signing secret was never rotated. */
   readonly rotatedAtMs: number | null
-  /** Null if the account is not suspended. */
   readonly suspendedAtMs: number | null
   readonly webhookUrl: string | null
   readonly caps: OwnCaps
@@ -168,11 +150,11 @@ export interface AccountRecord {
 
 export interface Secrets {
   readonly current: string
-  /** The secret that the last rotation replaced, and the time of that rotation. */
+  /** The last rotation replaced this secret. */
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
 }
 
-/** The admin tokens that operators create, in addition to the one in the server's settings. */
+/** The server's settings have one more admin token, which is not stored. */
 export interface AdminTokenStore {
   /** Returns `name taken`, and stores nothing, if a token that was not revoked has the name. */
   createAdminToken(token: NewAdminToken): Promise<'created' | 'name taken'>
@@ -186,13 +168,12 @@ export interface AdminTokenStore {
 
 export interface NewAdminToken {
   readonly id: string
-  /** The operator or program that uses the token, for the audit log. */
+  /** The audit log shows this name. */
   readonly name: string
   readonly hash: string
   /** A read-only token can neither change anything nor read the contents of jobs. */
   readonly readOnly: boolean
   readonly createdAtMs: number
-  /** Null if the token never expires. */
   readonly expiresAtMs: number | null
 }
 

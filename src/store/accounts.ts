@@ -80,7 +80,6 @@ export const accountOperations = ({ joinQuotaUse }: Dialect) => ({
   }),
 })
 
-/** For statements that name the table `accounts a`. */
 export const ACCOUNT_CAPS = sql`a.cap_jobs, a.cap_tokens, a.cap_open_jobs, a.cap_stored_bytes, a.cap_cost`
 
 export function readSecrets(row: Row): Secrets {
@@ -107,8 +106,7 @@ function readAccount(row: Row): AccountRecord {
 }
 
 /**
- * Returns the tier without checking its name, which may come from another version. `Tiers.of` treats an unknown tier as the
- * smallest.
+ * A node of another version may have stored a name that this version does not know. `Tiers.of` treats it as the smallest tier.
  */
 export function readTier(row: Row): string {
   return textOf(row, 'tier')
@@ -133,7 +131,6 @@ export function readCaps(row: Row): OwnCaps {
   }
 }
 
-/** The value that stores `none`. */
 const NO_CAP = -1
 
 function readCap(row: Row, column: string): OwnCap {
@@ -153,7 +150,7 @@ function newCell(cap: OwnCap | undefined, column: Sql): Sql {
 export const keyOperations = ({ isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
     // The insert also locks an existing account, so that it cannot be deleted or moved to another tier before the key is
-    // stored. An insert during a deletion waits for its end and creates the account again.
+    // stored.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`
@@ -202,9 +199,9 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // A key that was rotated before expires with its grace time, which began when a newer key was created. That newer key has
-    // the lifetime that the new one must get. It is found by the grace time, which is given in minutes or hundredths of an hour
-    // and so is a multiple of 12 s. Times have milliseconds, so another key hardly ever fits.
+    // A key that was rotated before expires with its grace time, which began when a newer key was created. The new key must get
+    // the lifetime of that newer key. The grace time identifies it: this is a multiple of 12 s, because it is given in minutes
+    // or hundredths of an hour, so an unrelated key hardly ever fits to the millisecond.
     const [lasting = row] =
       expiresAtMs === null
         ? []

@@ -29,10 +29,7 @@ const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, outpu
 const IS_OPEN = sql`remove_at_ms is null`
 /** Orders by ID without the index of IDs, which also contains the many batches that have ended. */
 const OPEN_IN_ORDER = sql`id || ''`
-/**
- * For at most this many accounts, a node also runs the oldest batch beyond its limit. A running batch takes up to 256 KiB of
- * memory.
- */
+/** A node runs the oldest batch of at most this many accounts beyond its limit. Each may take 256 KiB of memory. */
 const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
@@ -45,8 +42,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
     if (retriedSinceMs !== null) {
-      // Compares the time in the ID. To find `created_at_ms`, SQLite would read the whole row, including the problems of a
-      // large batch that come before it.
+      // The time in the ID is compared, because SQLite reads a whole row to find `created_at_ms` behind the problems of a large
+      // batch.
       const [earlier] = yield sql`
         select id from batches where account = ${account} and id >= ${leastJobId(retriedSinceMs)}
           and input_file_id = ${inputFileId} and endpoint = ${endpoint} and about = ${aboutJson}
@@ -57,8 +54,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return null
-    // Deletes two batches for each new one, so that the number falls if it was too high: earlier versions did not limit it, and
-    // open batches are not deleted.
+    // Two batches are deleted for each new one, so that the number falls if it was too high, for example because of an earlier
+    // version.
     yield sql`
       delete from batches where not ${IS_OPEN} and id in (
         select id from batches where account = ${account} order by id desc limit 2 offset ${maxStored - 1}
@@ -190,7 +187,6 @@ export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchR
     return true
   })
 
-/** Deletes some of the batches whose retention is over. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {
   yield sql`
     delete from batches where id in (

@@ -29,7 +29,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
   const columns = sql`c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way,
     c.attempts, substr(${job.request}.callback, 1, ${raw(URL_PREFIX)}) as callback_prefix, ${job.status} as status`
 
-  /** Whether the job can still be read, by the rule of `expiresAtMs`. */
+  /** This is the rule of `expiresAtMs` as SQL. */
   const isReadable = ({ nowMs, retentionMs }: Expiry, settledAtMs: Sql) =>
     sql`${settledAtMs} + ${dialect.greatest(sql`${retentionMs}`, sql`j.cache_ttl_s * 1000`)} > ${nowMs}`
 
@@ -38,7 +38,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
     where c.job_id is not null and ${condition}`
 
   return {
-    /** Reads no payloads, because they can be large and many. A row without an ID reports only how far the scan came. */
+    /** Payloads can be large and many, so they are not read. A row without an ID reports only how far the scan came. */
     scanCallbacks: read(function* (scan: CallbackScan): Steps<Chunk<CallbackSummary>> {
       const { state, account, beforeId, rows: limit, enough } = scan
       const scanned = sql`account, due_at_ms, delivered_at_ms, failed_at_ms`
@@ -178,16 +178,10 @@ function readAttempts(row: Row): CallbackAttempt[] {
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
 }
 
-/**
- * A stored callback begins with its URL, which ends within this many characters: a URL has at most 8,192, and JSON may escape
- * each. The whole callback can have megabytes.
- */
+/** The URL of a stored callback ends within this many characters: it has at most 8,192, and JSON may escape each of them. */
 export const URL_PREFIX = 2 * 8192 + 100
 
-/**
- * Reads the URL from the first `URL_PREFIX` characters of a stored callback. Version 0.1 also stored longer URLs. They are
- * never called, so their beginning is enough.
- */
+/** Version 0.1 also stored URLs that are longer than `URL_PREFIX`. They are never called, so their beginning is enough. */
 function urlOf(row: Row): string {
   const prefix = textOf(row, 'callback_prefix')
   const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(prefix) ?? []
@@ -195,7 +189,6 @@ function urlOf(row: Row): string {
   return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
 }
 
-/** Returns the attempt as a line of JSON, to append to the log. */
 export function attemptLine(attempt: CallbackAttempt): string {
   return `${JSON.stringify(attempt)}\n`
 }
@@ -209,7 +202,7 @@ export function recordCells({ next, nowMs }: AttemptRecord) {
   }
 }
 
-/** The row must have `callback_prefix` and `body_bytes`, and an `attempt` that counts the new one. */
+/** The `attempt` of the row already counts the new attempt. */
 export function readDueCallback(row: Row): DueCallback {
   return {
     jobId: textOf(row, 'job_id'),
@@ -222,7 +215,7 @@ export function readDueCallback(row: Row): DueCallback {
   }
 }
 
-/** The row must have the columns of the job, the callback and the account. The account's secrets are null if it was deleted. */
+/** The account's secrets are null if the account was deleted. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
   return {

@@ -1,23 +1,21 @@
 /** Searches rows by job ID, newest first, in chunks that are small enough not to delay other operations. */
 
-/** One search scans at most this many rows, so that a search that finds little still ends soon. */
+/** A search scans at most this many rows, so that a search that finds little still ends soon. */
 export const MAX_SCANNED = 20_000
 
-/** No job has these IDs: one sorts after every job ID, the other before. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
 export interface Chunk<T> {
   readonly scanned: number
-  /** Null if no row was scanned. */
   readonly lastId: string | null
-  /** Newest first. A scan returns all matches, or more than `limit`. */
+  /** A scan returns all matches, or more than `limit`, newest first. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** How many rows a scan reads. If it reads fewer, no rows are left. */
+  /** A scan that reads fewer rows has reached the end. */
   readonly chunkRows: number
   readonly beforeId: string
   readonly idOf: (item: T) => string
@@ -28,7 +26,7 @@ export interface Page<T> {
   readonly items: readonly T[]
   /** False if the search stopped at `MAX_SCANNED` rows, so that there may be more matches. */
   readonly complete: boolean
-  /** The ID before which the next page starts; null at the end. */
+  /** The next page starts before this ID; null at the end. */
   readonly next: string | null
 }
 

@@ -1,7 +1,6 @@
 /**
- * Compresses large conversations and answers. A compressed text is in a separate column (`messages_zstd`, `content_zstd`), with
- * its size before compression in another one (`messages_bytes`, `content_bytes`). The plain column is then null, or empty on
- * SQLite.
+ * Compresses large conversations and answers. Columns such as `messages_zstd` have compressed texts, and `messages_bytes` their
+ * sizes before compression. The plain column is then null, or empty on SQLite.
  */
 import { promisify } from 'node:util'
 import {
@@ -15,7 +14,7 @@ import {
 } from 'node:zlib'
 import { type Row, textOf, textOrNull } from './rows.ts'
 
-/** Larger than any text that Parley accepts. A stored text that decompresses to more is damaged. */
+/** Parley accepts no text of this size, so a stored text that decompresses to more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
 /** Most decompressed texts fit into one buffer of this size. */
@@ -29,18 +28,14 @@ function compress(text: Buffer): Buffer {
 
 const compressOnThread = promisify(zstdCompress)
 
-/** A text in its stored form: plain or compressed. */
 export interface StoredText {
   readonly plain: string | null
   readonly compressed: Uint8Array | null
-  /** Null for a plain text. */
+  /** The size of a compressed text before compression. */
   readonly bytes: number | null
 }
 
-/**
- * Compresses the text on this thread, unless it is small or would not become smaller.
- * @param fromBytes texts with fewer bytes stay plain
- */
+/** @param fromBytes texts with fewer bytes stay plain, and so do texts that would not become smaller */
 export function storedText(text: string | null, fromBytes: number): StoredText {
   const whole = wholeOf(text, fromBytes)
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
@@ -59,7 +54,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // UTF-8 has at most three bytes for each UTF-16 unit, so most short texts need no conversion.
+  // UTF-8 has at most three bytes for each UTF-16 unit.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -69,7 +64,7 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
   return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
 }
 
-/** A store may return a compressed text as base64 with this prefix. No JSON text starts with it. */
+/** A store may select a compressed text as base64 with this prefix. No JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
 /** Reads a column that was selected with `Dialect.text`. */
@@ -81,7 +76,6 @@ export function storedTextOrNull(row: Row, column: string): string | null {
   return decompressed(row[column]) ?? textOrNull(row, column)
 }
 
-/** Returns null if the value is not a compressed text. */
 export function decompressed(value: unknown): string | null {
   if (value instanceof Uint8Array) return decompress(value)
   if (typeof value !== 'string' || !value.startsWith(BASE64)) return null
@@ -94,9 +88,7 @@ function decompress(compressed: Uint8Array): string {
 }
 
 interface Handle {
-  /**
-   * Compresses all of `from` into one frame. Stores in the stream's `_writeState` how much of the output and the input is left.
-   */
+  /** Stores in the stream's `_writeState` how much of the output and the input is left. */
   writeSync(
     flush: number,
     from: Buffer,
@@ -112,9 +104,9 @@ interface Handle {
 const KEPT_BYTES = 262_144
 
 /**
- * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the
- * 65 µs for a text of 10 KB. Node has no documented way to reuse a context, so this class uses the internal handle of a stream,
- * and falls back to `zstdCompressSync` if the handle is not as expected.
+ * Compresses many small texts with one zstd context, because creating a context for each takes 25 of the 65 µs for a text of 10
+ * KB. Node has no documented way to reuse a context, so this class uses the internal handle of a stream. If the handle is not
+ * as expected, it uses `zstdCompressSync`.
  */
 class ZstdContext {
   readonly #options: ZstdOptions
@@ -125,7 +117,7 @@ class ZstdContext {
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
-    // An error needs no handling here, because `compress` then stops using the context.
+    // After an error, `compress` no longer uses this context.
     stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array

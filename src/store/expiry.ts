@@ -6,17 +6,14 @@ export interface Expiry {
   readonly retentionMs: number
 }
 
-/**
- * When a finished job expires, unless its callback is pending. The caller can read a job at least as long as its response is
- * cached.
- */
+/** Returns when a finished job expires, unless its callback is pending. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }
 
 /**
- * Returns the ID before which queued jobs are overdue, because they have waited since their creation. If the outage began too
- * recently, no job has a lower ID. For a job that stores when its wait began, that time decides instead.
+ * Returns the ID before which queued jobs are overdue that have waited since their creation. No job has a lower ID if the
+ * outage began too recently.
  */
 export function createdBefore(
   { unavailableSinceMs, patienceMs }: { readonly unavailableSinceMs: number; readonly patienceMs: number },

@@ -3,25 +3,25 @@
  * reading a file needs memory for only a few of them. Only complete files can be read and listed.
  */
 
-/** The maximum size of a piece. In an uploaded file, all pieces but the last have this size. */
+/** In an uploaded file, all pieces but the last have this size. No piece is larger. */
 export const PIECE_BYTES = 256 * 1024
 
-/** The minimum size of a piece in a file that a batch wrote. The last piece may be smaller. */
+/** In a file that a batch wrote, only the last piece may be smaller. */
 export const LEAST_PIECE_BYTES = 32 * 1024
 
-/** An upload without a new piece for this long was abandoned, or its node has crashed. `purgeFiles` deletes it. */
+/** `purgeFiles` deletes an upload that got no piece for this long, because it was abandoned or its node has crashed. */
 export const ABANDONED_MS = 600_000
 
 export interface FileStore {
   /**
-   * Begins a file without content. Returns false and stores nothing if the account already has `maxFiles` files. Unfinished
-   * files count, and so do deleted ones whose content still exists. A second call with the same ID rejects.
+   * Returns false and stores nothing if the account already has `maxFiles` files. Unfinished files count, and so do deleted
+   * ones whose content still exists. A second call with the same ID rejects.
    */
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
-   * Adds a piece. Pieces are numbered from 0. Returns false and stores nothing if the file is complete or was deleted. A second
-   * call with the same number rejects.
+   * Returns false and stores nothing if the file is complete or was deleted. The first piece has the number 0. A second call
+   * with the same number rejects.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
@@ -37,24 +37,21 @@ export interface FileStore {
   /** Returns null after the last piece, or if the file was deleted. */
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
-  /**
-   * Makes the file unreadable; `purgeFiles` deletes its content later. Returns whether the account had this file, complete or
-   * not.
-   */
+  /** Makes the file unreadable, and `purgeFiles` deletes its content. Returns whether the account had this file. */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
-  /** Makes all files of the account unreadable, including unfinished ones. */
+  /** Unfinished files are deleted, too. */
   deleteFilesOf(account: string): Promise<void>
 
   /**
-   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The whole size of a file
-   * counts until all of its content is deleted.
+   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The bytes of a file count
+   * until all of its content is deleted.
    */
   purgeFiles(nowMs: number): Promise<boolean>
 }
 
 export interface NewFile {
-  /** UUIDv7, so IDs sort by time. */
+  /** The ID is a UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly account: string
   readonly createdAtMs: number
@@ -74,7 +71,7 @@ export interface StoredFile extends NewFile, AboutFile {
 export interface FileSearch {
   readonly account: string
   readonly purpose?: string
-  /** Only files after this one, the last of the previous page. */
+  /** Selects files after this one, the last of the previous page. */
   readonly afterFileId?: string
   readonly newestFirst: boolean
   readonly limit: number

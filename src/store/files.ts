@@ -12,9 +12,8 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** One step deletes at most this many pieces, which takes the database a few milliseconds. */
+/** Deleting this many pieces takes the database a few milliseconds. */
 const PURGED_PIECES = 16
-/** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
 
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
@@ -90,7 +89,7 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // Deletes the row of a file last. An interrupted deletion would otherwise leave content that no row names.
+  // The row of a file is deleted last. Otherwise an interrupted deletion would leave content that no row names.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -108,8 +107,8 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
 
 /**
  * Appends to a file of a batch, and creates the file if it does not exist. The file never counts as abandoned, because its
- * batch completes it. If the last piece is smaller than `LEAST_PIECE_BYTES`, it is stored again together with the new content,
- * so that a file does not consist of many tiny pieces. Stores nothing if the file was deleted or is complete.
+ * batch completes it. A small last piece is stored again together with the new content, so that a file does not consist of tiny
+ * pieces. Stores nothing if the file was deleted or is complete.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`

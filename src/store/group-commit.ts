@@ -1,11 +1,11 @@
 /**
  * Group commit: while groups of writes are being committed, the next group gathers, so groups grow under load until the
- * database keeps up. An operation waits longer for others only if its caller permits it. At a few hundred jobs per second,
- * waking two threads is most of the cost of a commit, whether it has one job or many.
+ * database keeps up. At a few hundred jobs per second, waking two threads is most of the cost of a commit, whether it has one
+ * job or many.
  */
 import { StoreUnavailable } from './store.ts'
 
-/** Stands for the result of an operation that failed while others of its group succeeded. */
+/** An operation failed although others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 
@@ -20,44 +20,43 @@ const MIN_WAIT_MS = 1
 const ENOUGH = 16
 
 export interface SubmitOptions {
-  /** True if the operation may be rejected because too many are queued. */
+  /** The operation may be rejected if too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others. The group is sent earlier if it has `ENOUGH` operations, or gets one that must
-   * not wait. The time is real, not that of an injected clock, because the saving depends on the speed of the machine.
+   * The operation may wait this long for others, unless the group has `ENOUGH` operations or gets one that must not wait. The
+   * time is real, not that of an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }
 
 export interface GroupCommitOptions<Op, Result> {
-  /** Commits a group and resolves with the results in order. If it rejects, every operation rejects with that error. */
+  /** Resolves with the results in order. If it rejects, every operation rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
   /**
-   * Maximum concurrent commits. With more than one, a database that commits serially finds the next group when it finishes one,
-   * instead of waiting until this event loop sends it.
+   * How many commits run at once. If there is more than one, a database that commits serially never waits for this event loop.
    */
   readonly inFlight: number
-  /** Keeps a transaction short. */
+  /** A limit keeps transactions short. */
   readonly maxGroup: number
-  /** Limits the total weight of a group, for example in bytes. An operation that weighs more than `max` forms its own group. */
+  /** Limits the total weight of a group. An operation that weighs more than `max` forms its own group. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** How many operations may be queued or in commit. Sheddable ones beyond this are rejected with `StoreUnavailable`. */
+  /** If more operations are queued or in commit, sheddable ones are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
-  /** Called after each committed group with its size and the duration of the commit. */
+  /** Gets the size of each committed group and the duration of the commit. */
   readonly onCommit?: (size: number, ms: number) => void
 }
 
 export class GroupCommit<Op, Result> {
   readonly #options: GroupCommitOptions<Op, Result>
-  /** The gathering group, and a promise for each of its operations. */
+  /** Each operation of the gathering group has a promise at the same index. */
   #ops: Op[] = []
   #promises: PromiseWithResolvers<Result>[] = []
   #groupsInCommit = 0
   #opsInCommit = 0
   #scheduled = false
-  /** The shortest wait of an operation in the gathering group; 0 to send the group as soon as possible. */
+  /** The shortest wait of the gathering group; 0 to send it as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
-  /** Each operation with a shorter wait adds a timer, so that a later operation cannot extend the wait of an earlier one. */
+  /** A shorter wait adds a timer, so that a later operation cannot extend the wait of an earlier one. */
   #timers: NodeJS.Timeout[] = []
   #onIdle: (() => void)[] = []
 
@@ -65,7 +64,7 @@ export class GroupCommit<Op, Result> {
     this.#options = options
   }
 
-  /** Adds an operation to the gathering group. Resolves when that group is committed. */
+  /** Resolves when the group of the operation is committed. */
   submit(op: Op, { sheddable = false, mayWaitMs = 0 }: SubmitOptions = {}): Promise<Result> {
     const { maxQueued } = this.#options
     if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
@@ -79,7 +78,6 @@ export class GroupCommit<Op, Result> {
     return promise.promise
   }
 
-  /** Resolves when no operation is queued or in commit. */
   drained(): Promise<void> {
     if (this.#groupsInCommit === 0 && this.#ops.length === 0) return Promise.resolve()
     return new Promise((resolve) => this.#onIdle.push(resolve))
@@ -89,7 +87,7 @@ export class GroupCommit<Op, Result> {
     this.#waitMs = 0
     if (this.#scheduled || this.#groupsInCommit >= this.#options.inFlight) return
     this.#scheduled = true
-    // Sends the group at the end of this turn of the event loop, so that all operations of the turn share it.
+    // All operations of this turn of the event loop share the group.
     setImmediate(this.#send)
   }
 

@@ -1,8 +1,8 @@
 /**
  * Held requests: the part of the storage contract with which a repeated request joins the job of the earlier one. `accept`
- * stores a held request like an idempotency key. Its key contains a space, so that it never equals the key of a caller.
+ * stores them like idempotency keys. Their keys contain a space, so they never equal the key of a caller.
  */
-/** An SQL `like` pattern for the state of a request whose callers have all left. */
+/** Matches the state of a request whose callers have all left, with SQL's `like`. */
 export const NO_CALLERS = '{"callers":[]%'
 export const MAX_EQUAL = 100
 
@@ -10,14 +10,14 @@ export interface HeldRequest {
   readonly account: string
   readonly key: string
   readonly jobId: string
-  /** The state of the request's callers, which `queue/held-requests.ts` writes. */
+  /** `queue/held-requests.ts` defines this text. */
   readonly state: string
 }
 
 export interface HeldRequestStore {
   /**
-   * For each account, returns up to `MAX_EQUAL` requests whose keys start with the prefix at the account's index. Requests
-   * whose callers have all left come first, then the oldest.
+   * Returns up to `MAX_EQUAL` requests of each account whose keys start with the prefix at the account's index. Requests whose
+   * callers have all left come first, then the oldest.
    */
   heldRequests(
     accounts: readonly string[],
@@ -25,13 +25,10 @@ export interface HeldRequestStore {
     nowMs: number,
   ): Promise<HeldRequest[]>
 
-  /**
-   * Replaces the state if it equals `expected`, and returns whether it did. Each state is unique, so a repeated call returns
-   * the same.
-   */
+  /** Returns whether the state was `expected`, and is now replaced. Each state is unique, so a second call returns the same. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
-  /** Deletes requests, each named by its account and the key at the same index. A second call changes nothing. */
+  /** Each request is named by its account and the key at the same index. A second call changes nothing. */
   forgetHeldRequests(accounts: readonly string[], keys: readonly string[]): Promise<void>
 
   liveNodes(): Promise<string[]>

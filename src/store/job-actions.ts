@@ -1,7 +1,4 @@
-/**
- * The SQL that cancels jobs, even if a node holds them, and deletes finished jobs, shared by both stores. `delete.ts` in the
- * folder of each store deletes accounts.
- */
+/** The SQL that cancels jobs, even if a node holds them, and deletes finished jobs, shared by both stores. */
 import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
@@ -24,7 +21,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // Repeats until no job is found. Otherwise a job that changes while another one is being cancelled could be left out.
+  // The loop ends when no job is found. Otherwise jobs that change in between could be left out.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
@@ -67,7 +64,7 @@ function byOperator(nowMs: number): CancelledOutcome {
   return { by: 'operator', errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON, nowMs }
 }
 
-/** One step examines at most this many jobs, which takes the database a few milliseconds. */
+/** Examining this many jobs takes the database a few milliseconds. */
 const STEP = 2000
 
 export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {

@@ -7,8 +7,8 @@ import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
 /**
- * The model in a row of `jobs` that is not a job, but only carries the callback that reports the end of a batch. Such a
- * callback is sent, retried, listed, copied and deleted like that of a job. Reads and searches of jobs ignore the row.
+ * A row of `jobs` with this model carries the callback that reports the end of a batch, so that this is sent, listed, copied
+ * and deleted like the callback of a job. Reads and searches of jobs ignore the row.
  */
 export const NO_MODEL = ''
 
@@ -16,7 +16,6 @@ export const IS_JOB = `j.model <> '${NO_MODEL}'`
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
-/** Reads a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */
 export function readJobRecord(row: Row): JobRecord {
   return {
     id: textOf(row, 'id'),
@@ -28,16 +27,13 @@ export function readJobRecord(row: Row): JobRecord {
   }
 }
 
-/**
- * Reads a row that also has `bytes`, the size of content and error. If it exceeds `maxBytes`, the query must have left both
- * out.
- */
+/** If the row's `bytes` exceed `maxBytes`, the query must have left out content and error. */
 export function readWithin(row: Row, maxBytes: number): ReadJob {
   const bytes = numberOf(row, 'bytes')
   return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
 }
 
-/** Larger than any result, because neither database stores longer texts. */
+/** No result is larger, because neither database stores longer texts. */
 export const ANY_SIZE = 2 ** 31 - 1
 
 export function readEndedJob(row: Row): EndedJob {
@@ -46,8 +42,8 @@ export function readEndedJob(row: Row): EndedJob {
 }
 
 /**
- * Whether a job can no longer be read. A job with a pending callback never expires. The row must have `settled_at_ms`,
- * `cache_ttl_s`, and the callback's `due_at_ms`.
+ * The row must have `settled_at_ms`, `cache_ttl_s`, and the `due_at_ms` of the callback. A job with a pending callback does not
+ * expire.
  */
 export function hasExpired(row: Row, { nowMs, retentionMs }: Expiry): boolean {
   if (row.settled_at_ms === null || row.due_at_ms !== null) return false

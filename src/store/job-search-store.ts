@@ -1,6 +1,6 @@
 /**
- * Jobs of all accounts: the part of the storage contract with which operators search jobs. Expired jobs are hidden, even while
- * they are still stored.
+ * The part of the storage contract with which operators search jobs of all accounts. Expired jobs are hidden, even while they
+ * are still stored.
  */
 
 import type { Status, Usage } from '../job/job.ts'
@@ -13,23 +13,21 @@ import type { RerunLinks } from './rerun-store.ts'
 
 export interface JobSearchStore {
   /**
-   * Returns jobs, newest first. The cost does not grow with the number of jobs: a search stops after `MAX_SCANNED` jobs, and
-   * returns where to continue (`JobPage`). It delays other operations by at most a few milliseconds.
+   * Returns jobs, newest first. A search stops after `MAX_SCANNED` jobs, so its cost does not grow with the number of jobs. It
+   * delays other operations by at most a few milliseconds.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
   findJob(jobId: string, expiry: Expiry): Promise<JobDetails | null>
 
-  /** Returns null if the job does not exist. */
   jobContent(jobId: string, expiry: Expiry): Promise<JobContent | null>
 
-  /** Returns the usage of up to `limit` jobs between the two IDs, finished or not, in order of IDs. */
+  /** Returns jobs between the two IDs, finished or not, in order of IDs. */
   jobUses(range: JobUseRange): Promise<JobUse[]>
 
-  /** Leaves out jobs that do not exist. */
   jobUsesOf(jobIds: readonly string[]): Promise<JobUse[]>
 
-  /** Leaves out jobs without metadata. The cost is one lookup for each job. */
+  /** Leaves out jobs without metadata. Each job costs a lookup. */
   metadataOf(jobIds: readonly string[]): Promise<MetadataById>
 }
 
@@ -41,7 +39,7 @@ export interface JobUseRange {
 
 export interface JobUse
   extends Pick<JobSummary, 'id' | 'account' | 'model' | 'status' | 'createdAtMs' | 'settledAtMs' | 'usage'> {
-  /** The beginning of the stored `response_format`, which contains all metadata; `{}` if the job has no metadata. */
+  /** The beginning of the stored `response_format`, which contains all metadata; `{}` without metadata. */
   readonly formatStart: string
 }
 
@@ -49,13 +47,13 @@ export interface JobSearch {
   readonly account?: string
   readonly status?: Status
   readonly model?: string
-  /** Only jobs with all of these pairs. */
+  /** Selects jobs with all of these pairs. */
   readonly metadata?: Metadata
-  /** Includes jobs that were created at this time. */
+  /** Jobs that were created at this time are included. */
   readonly fromMs?: number
-  /** Excludes jobs that were created at this time. */
+  /** Jobs that were created at this time are excluded. */
   readonly toMs?: number
-  /** Only jobs before this one, the last of the previous page. */
+  /** Selects jobs before this one, the last of the previous page. */
   readonly beforeJobId?: string
   readonly limit: number
   readonly expiry: Expiry
@@ -76,41 +74,30 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** Null if the job was never claimed, or if the time is no longer stored. */
+  /** The last claim; null if the job was never claimed, or if the time is no longer stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number
   readonly errorCode: string | null
-  /** Null until the job has finished. */
   readonly usage: Usage | null
-  /** Null if the job has no callback, or has not finished. */
   readonly callback: CallbackState | null
 }
 
 export interface JobDetails extends JobSummary, RerunLinks {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
-  /**
-   * Null unless the job is queued. The route is empty if it is unknown. `waitsSinceMs` is when the job began to wait for a
-   * model server.
-   */
+  /** The route is empty if it is unknown. `waitsSinceMs` is when the job began to wait for a model server. */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
   readonly priority: string
-  /** Null if the job has no deadline. */
   readonly deadlineMs: number | null
-  /** JSON text; null until the job has finished. */
   readonly receiptJson: string | null
-  /** Null if the job is not a line of a batch. */
   readonly batch: BatchOfJob | null
 }
 
-/** The stored texts of a job, as JSON. */
 export interface JobContent {
   readonly messagesJson: string
   readonly responseFormatJson: string
-  /** Null if the job has no options. */
   readonly optionsJson: string | null
-  /** Null if the job has no metadata. */
   readonly metadataJson: string | null
   readonly contentJson: string | null
   readonly errorJson: string | null

@@ -34,15 +34,14 @@ import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './r
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
 import { messagesBytesOf } from './stored-bytes.ts'
 
-/** A range of jobs, scanned newest first, and the filter. */
 export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** Texts that the stored metadata must contain; empty to match any job. */
+  /** The stored metadata must contain these texts. */
   readonly pairTexts: readonly string[]
   readonly fromId: string
-  /** The scan starts before this ID. */
+  /** The scan goes down from this ID, without it. */
   readonly beforeId: string
   readonly rows: number
 }
@@ -61,7 +60,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** Reads only the beginning of an uncompressed text. A compressed text is read as a whole. */
+  /** The beginning of an uncompressed text is read without the rest. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -95,9 +94,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /**
-     * A row without an ID reports only how far the scan came. Without a filter by account, the column `account` is not read.
-     */
+    /** A row without an ID reports only how far the scan came. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -176,10 +173,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   }
 }
 
-/**
- * Makes each scan a separate operation, so that other operations run between them.
- * @param rows how many jobs a scan reads
- */
+/** Each scan is a separate operation, so that other operations run between them. */
 export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,
@@ -213,12 +207,12 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
 }
 
 /**
- * A scan that filters by metadata reads this many times fewer jobs. Metadata is stored after the messages, so it costs much
- * more to read than other columns.
+ * A scan that filters by metadata reads this many times fewer jobs, because metadata costs more to read: it is stored after the
+ * messages.
  */
 const METADATA_COST = 10
 
-/** An error starts with its code, within this many characters. */
+/** The code of an error is within this many characters. */
 const ERROR_HEAD = 80
 
 function readJobSummary(row: Row): JobSummary {

@@ -5,27 +5,20 @@ import type { Cancelled, Deleted } from './operator-store.ts'
 
 export interface OwnJobStore {
   /**
-   * Like `cancelJob`, but returns `unknown` for a job of another account. The error records that the caller cancelled the job.
-   * The usage of earlier runs counts. If a node holds the job, one call with the job's input tokens counts as well, because the
-   * node may have sent it already.
+   * Works like `cancelJob`, but returns `unknown` for a job of another account. The error records that the caller cancelled the
+   * job. Earlier runs count. If a node holds the job, one call with its input tokens counts too, because it may have been sent.
    */
   cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
 
-  /**
-   * Returns the messages of an assigned job of the account, as JSON text. Returns null for any other job, or if the messages
-   * exceed `maxBytes`.
-   */
+  /** Returns null if the job is not assigned, or if its messages exceed `maxBytes`. */
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
-  /**
-   * Returns the request of a job that the account can read, with only the beginning of the messages. Returns null for any other
-   * job.
-   */
+  /** Returns only the beginning of the messages; null if the account cannot read the job. */
   readRequest(read: OwnRequestRead): Promise<OwnRequest | null>
 
   /**
-   * Like `deleteJob`, but returns `unknown` for a job that the account cannot read. A job with a pending callback is deleted
-   * only if `dropCallback` is true.
+   * Works like `deleteJob`, but returns `unknown` if the account cannot read the job. Without `dropCallback`, a job with a
+   * pending callback is not deleted.
    */
   deleteOwnJob(deletion: OwnDeletion): Promise<OwnDeleted>
 }
@@ -34,9 +27,9 @@ export interface OwnCancel {
   readonly account: string
   readonly jobId: string
   readonly nowMs: number
-  /** The counted input tokens; null to use the stored number, which may be only an upper bound. */
+  /** Null uses the stored number, which may be only an upper bound. */
   readonly inputTokens: number | null
-  /** Prices the call that counts if a node holds the job; absent while no model has a price. */
+  /** The price of the call that counts if a node holds the job; absent while no model has a price. */
   readonly inputPrices?: InputPrices
 }
 

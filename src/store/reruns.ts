@@ -44,7 +44,7 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
     return rows.map(readRerun).sort((one, other) => (one.jobId > other.jobId ? -1 : 1))
   }),
 
-  // A write, although it changes nothing: on SQLite, it then shares a message and a transaction with other polls of the server.
+  // This is a write so that, on SQLite, it shares a message and a transaction with other polls.
   openReruns: repeatableWrite(function* (nowMs: number, limit: number): Steps<OpenRerun[]> {
     const rows = yield sql`
       select id, original_id, with_callback from reruns where ${isFree(nowMs)} order by requested_at_ms limit ${limit}`
@@ -83,7 +83,6 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
     return row && !hasExpired(row, expiry) ? readJob(row) : null
   }),
 
-  /** Deletes links whose retention is over. Returns whether there may be more. */
   forgetReruns: repeatableWrite(function* ({ nowMs, retentionMs }: Expiry): Steps<boolean> {
     const rows = yield sql`
       delete from reruns where id in (

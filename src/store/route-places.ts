@@ -1,10 +1,10 @@
 /**
- * For each route, how far its queue has been claimed, and the place at which the next walk starts. A walk moves the place past
+ * How far the queue of each route has been claimed, and the place at which its next walk starts. A walk moves the place past
  * the jobs that it skips. A job that joins the queue before the place moves the place back. Places are only in memory, so after
  * a start every walk begins at the front.
  */
 
-/** A position in the queue of a route. The queue need not contain a job with this ID. */
+/** The queue need not contain a job with this ID. */
 export interface Place {
   readonly turn: number
   readonly id: string
@@ -26,7 +26,7 @@ export class RoutePlaces {
   readonly #routes = new Map<string, RoutePlace>()
   #node = ''
 
-  /** The turn up to which the route has been claimed. New jobs get at least this turn. */
+  /** New jobs get at least this turn, up to which the route has been claimed. */
   turn(route: string): number {
     return this.#routes.get(route)?.turn ?? 0
   }
@@ -44,16 +44,12 @@ export class RoutePlaces {
     this.#of(route).place = place
   }
 
-  /**
-   * Records that jobs up to this turn were claimed. A turn after the place counts only up to the place, because jobs between
-   * them may have been skipped.
-   */
+  /** A turn after the place counts only up to the place, because jobs between them may have been skipped. */
   claimed(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, Math.min(turn, state.place.turn))
   }
 
-  /** Records that a node has claimed the route up to this turn. */
   reached(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, turn)
@@ -64,8 +60,7 @@ export class RoutePlaces {
   }
 
   /**
-   * Forgets the places if another node uses the database now, because a new node does not know whose jobs earlier walks have
-   * skipped. Only for a database with one node.
+   * For a database with one node. A new node does not know whose jobs earlier walks have skipped, so it starts at the front.
    */
   walkedBy(node: string): void {
     if (node === this.#node) return

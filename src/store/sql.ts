@@ -13,7 +13,7 @@ import type { Row } from './rows.ts'
 
 export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
-/** SQL as texts with values between them, so there is one more text than values. */
+/** There is one more text than values, which are between the texts. */
 export class Sql {
   readonly texts: readonly string[]
   readonly values: readonly Value[]
@@ -37,7 +37,7 @@ export function sql(texts: readonly string[], ...parts: readonly (Value | Sql)[]
   return new Sql(all, values)
 }
 
-/** Inserts constant text, such as a table name or a number that the planner must see. Never pass input from outside. */
+/** Inserts constant text, such as the name of a table or a number that the planner must see. Never pass input from outside. */
 export function raw(text: string | number): Sql {
   return new Sql([String(text)], [])
 }
@@ -46,7 +46,7 @@ export function join(pieces: readonly Sql[], separator: string): Sql {
   return pieces.reduce((all, piece, at) => (at === 0 ? piece : sql`${all}${raw(separator)}${piece}`), sql``)
 }
 
-/** Joins the conditions that are not undefined with `and`. The result is true if there are none. */
+/** Ignores undefined conditions. The result is true if there are no others. */
 export function allOf(...conditions: readonly (Sql | undefined)[]): Sql {
   return join([sql`true`, ...conditions.filter((one) => one !== undefined)], ' and ')
 }
@@ -64,7 +64,7 @@ type Make = <Args extends readonly unknown[], Result>(
 
 export const read: Make = (steps) => ({ kind: 'read', steps })
 export const write: Make = (steps) => ({ kind: 'write', steps })
-/** For statements that can be repeated: a second run changes nothing and returns the same. */
+/** The statements can be repeated: a second run changes nothing and returns the same. */
 export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
 
 export type Methods<Table> = {

@@ -74,43 +74,35 @@ export interface Store
 
   /**
    * Assigns up to `limit` queued jobs to the node and counts an attempt of each. Two nodes never get the same job. The cost
-   * does not grow with the length of the queue. A second call claims other jobs. If the response to a call is lost, `claimsOf`
-   * returns its jobs.
+   * does not grow with the queue. If the response to a call is lost, `claimsOf` returns its jobs.
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
-  /** Returns the texts of a job, for the node that holds it; null if the job no longer exists. */
+  /** Returns null if the job no longer exists. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /**
-   * Returns the routes with queued jobs, and the earliest deadline of queued jobs. The cost grows with the number of routes,
-   * not of jobs.
-   */
+  /** The cost grows with the number of routes, not of jobs. */
   queued(): Promise<Queued>
 
-  /** Counts queued suspects, at almost no cost if there are none. */
+  /** The call is cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
-  /**
-   * Records that the node starts to execute these suspects. From then on, a crash of the node counts against them. Claims that
-   * the node no longer holds do not change.
-   */
+  /** From this call on, a crash of the node counts against these suspects. Claims that the node has lost do not change. */
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Fails up to `limit` queued jobs, including suspects, that have waited too long for model servers or whose deadline has
-   * passed, in any order. Jobs that a node holds do not change. Each job is settled with the usage and receipt of its earlier
-   * runs. Returns the failed jobs; fewer than `limit` means that no overdue job is left.
+   * Fails up to `limit` overdue jobs, also suspects, with the usage and receipt of their earlier runs. Jobs that a node holds
+   * do not change. If the result has fewer than `limit` jobs, no overdue job is left.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
   /**
    * Stores the outcome, its usage, the cached response and the pending callback, if this node still holds the job under this
-   * attempt. A second call changes nothing, and neither does a call for a claim that the node has lost.
+   * attempt. Otherwise nothing changes, so a second call changes nothing.
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /** Returns the jobs that this node still holds to the head of their queues. A second call changes nothing. */
+  /** Returns jobs to the head of their queues, if this node still holds them. A second call changes nothing. */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
@@ -130,24 +122,24 @@ export interface Store
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * Returns the cached response of an identical job, or null. Returns a promise only if the store must read the database. The
-   * fingerprint includes the account, so accounts never share responses.
+   * Returns null if there is no cached response, and a promise only if the store must read the database. The fingerprint
+   * includes the account, so accounts never share responses.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * Returns the job as its account may see it; null if the job does not exist, belongs to another account, or has expired. If
-   * the result and the error exceed `maxBytes` together, both are left out. Without `maxBytes`, both are always returned.
+   * Returns null if the job does not exist, belongs to another account, or has expired. Leaves out the result and the error if
+   * they exceed `maxBytes` together.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Returns those of the jobs, of any account, that have finished. The results and errors of several jobs have at most
-   * `maxBytes` together; call this again for jobs that were left out because of their size.
+   * Returns those of the jobs, of any account, that have finished. If there are several, this leaves out jobs beyond `maxBytes`
+   * of results and errors; call it again for those.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
-  /** Returns those of the jobs, of any account, that do not exist, because they were never stored or were deleted. */
+  /** Returns those of the jobs, of any account, that were never stored or were deleted. */
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
@@ -156,29 +148,25 @@ export interface Store
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /**
-   * Returns the length of the queue in constant time. The length is exact up to some thousands, and may be an estimate beyond
-   * that.
-   */
+  /** Takes constant time. The number of queued jobs is exact up to some thousands, and may be an estimate beyond that. */
   depth(): Promise<Depth>
 
-  /** Returns the length of each queue of each route, including suspects, up to `COUNTED_OF_QUEUE`. */
+  /** Counts the jobs of each queue up to `COUNTED_OF_QUEUE`, including suspects. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
-  /** Resolves if the store can write now. */
+  /** Rejects if the store cannot write now. */
   ping(): Promise<void>
 
-  /** Finishes pending calls and closes. A second call resolves together with the first. */
+  /** Finishes pending calls first. A second call resolves together with the first. */
   close(): Promise<void>
 }
 
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * A walk of a route: claims the route's jobs in order of their turns, from the route's position on. The position is where the
- * last walk ended, or that of an earlier job that joined the queue since. The walk skips suspects, the jobs in `exceptJobs`,
- * and those of `exceptAccounts`, which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in addition to those
- * that it claims.
+ * Walks through the queue of a route from the route's position on, in order of turns. The position is where the last walk
+ * ended, or that of an earlier job that joined the queue since. A walk skips suspects, the jobs in `exceptJobs`, and those of
+ * `exceptAccounts`, which `ClaimOfAccount` claims later.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
@@ -190,9 +178,7 @@ export interface ClaimOfRoute {
   readonly keepsPlace: boolean
 }
 
-/**
- * Claims the jobs of one account on one route in order of their turns, including those that walks skipped, but not suspects.
- */
+/** Claims the jobs of one account on one route, including those that walks skipped, but not suspects. */
 export interface ClaimOfAccount {
   readonly of: 'account'
   readonly route: string
@@ -204,44 +190,42 @@ export interface ClaimOfAccount {
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
-  /**
-   * A suspect with this crash count that crashed alone must fail, so it is claimed only when all of its crashes are confirmed.
-   */
+  /** A suspect with this crash count that crashed alone must fail, so all of its crashes must be confirmed first. */
   readonly maxCrashCount: number
   readonly exceptRoutes: readonly string[]
 }
 
+/** A walk reads at most this many jobs in addition to those that it claims, so that its cost is bounded. */
 export const WALK_ROWS = 1024
 
-/** A claim returns the messages, response format and callback of a job if they have at most this size together. */
+/** A claim includes the texts of a job if they have at most this many bytes together. */
 export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** True if the claim reached its limit of jobs, or of rows to read. */
+  /** True if the claim stopped at its limit of jobs, or of rows to read. */
   readonly mayHaveMore: boolean
 }
 
 export type JobTexts = Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>
 
-/** A claimed job whose texts are too large to be returned with the claim; `readTexts` returns them. */
+/** `readTexts` returns the texts, which are too large to be returned with the claim. */
 export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
   readonly textBytes: number
 }
 
 export interface QueuedSuspects {
-  /** How many suspects are queued, up to 10,000. */
+  /** Counting stops at 10,000. */
   readonly queued: number
-  /** The highest crash count of queued suspects; 0 if there are none. */
+  /** The highest crash count of a queued suspect; 0 if there are none. */
   readonly mostCrashes: number
-  /** How many suspects have that crash count, up to 10,000. */
+  /** Suspects with the highest crash count. Counting stops at 10,000. */
   readonly withMost: number
 }
 
 export interface Queued {
-  /** The routes with queued jobs other than suspects. An empty text stands for jobs whose route is unknown. */
+  /** An empty text stands for jobs whose route is unknown. Suspects do not count. */
   readonly routes: readonly string[]
-  /** The earliest deadline of any queued job; null if none has one. */
   readonly nextDeadlineMs: number | null
 }
 
@@ -253,12 +237,12 @@ export interface PastDeadline {
 }
 
 /**
- * Queued jobs of the route that have waited for model servers for `patienceMs` in total. The current wait began when the job
- * was created or last released, but not before `unavailableSinceMs`. Waits that ended before the last release count too.
+ * Jobs are overdue if they have waited for model servers for `patienceMs` in total. The current wait began when the job was
+ * created or last released, but not before `unavailableSinceMs`. Earlier waits count too.
  */
 export interface PastPatience {
   readonly route: string
-  /** Null for the jobs of all accounts. */
+  /** Null stands for all accounts. */
   readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
@@ -276,9 +260,9 @@ export interface FailedJob {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** The usage and errors of earlier runs, as `queue/earlier-runs.ts` writes them. */
+  /** `queue/earlier-runs.ts` defines what this contains. */
   readonly earlierJson: string
-  /** When the job was released, and how long it had waited for model servers until then. */
+  /** The time of this release, and how long the job had waited for model servers before. */
   readonly sinceMs: number
   readonly waitedMs: number
 }
@@ -288,73 +272,72 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** How long the write may wait to share a transaction with others; absent not to wait. */
+  /** The write may wait this long to share a transaction with others. */
   readonly mayWaitMs?: number
   /**
-   * The maximum cost of the account in the current month, in millionths of the currency; absent for no cap. It covers the jobs
-   * that finished this month and what open jobs have reserved.
+   * The account's cost in this month may not exceed this, in millionths of the currency. Jobs that finished this month count,
+   * and so does what open jobs reserve.
    */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** True if the accepting node runs the job at once. Then the job is stored as claimed by that node, with attempt 1. */
+  /** The accepting node runs the job at once. It is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
-  /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
+  /** The job moves its account's next turn by this much. See `Tiers.stepOf`. */
   readonly step: number
-  /** The name of the queue for the job's targets and priority, from `queueName` (`job/priority.ts`). */
+  /** `queueName` (`job/priority.ts`) makes this name from the job's targets and priority. */
   readonly route: string
   /**
-   * True if a request on the accepting node waits for the job. Then that node is notified if another one settles the job, and
-   * gets the text of a cached response.
+   * A request on the accepting node waits for the job. The node then gets the text of a cached response, and a notification if
+   * another node settles the job.
    */
   readonly awaited: boolean
-  /** Identifies the cached response that would complete the job; null or absent if the job does not use the response cache. */
+  /** Identifies the cached response that would complete the job; null if the job does not use the response cache. */
   readonly fingerprint?: string | null
 }
 
 export interface Idempotency {
-  /** The value of the Idempotency-Key header, or the key of a held request or a rerun. */
+  /** Callers send it in the Idempotency-Key header. Held requests and reruns have keys too. */
   readonly key: string
-  /** Identifies the request: the same key with a different fingerprint is a conflict. */
+  /** The same key with a different fingerprint is a conflict. */
   readonly fingerprint: string
   readonly untilMs: number
 }
 
 export type Accepted =
-  /** `answered`: the jobs that a cached response completed; absent if there are none. */
+  /** `answered` has the jobs that a cached response completed. */
   { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
 
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** The account's cost in this month without these jobs, including what open jobs have reserved. */
+  /** The account's cost in this month without these jobs. What open jobs reserve is included. */
   readonly used: number
 }
 
-/** The result for a request that reuses the key of an earlier one. */
+/** A request used the same key before. */
 export type Earlier =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
 
-/** A job that a cached response completed when it was accepted. */
 export interface AnsweredJob {
   readonly jobId: string
-  /** Null if the job is not awaited. */
+  /** Null unless the job is awaited. */
   readonly contentJson: string | null
 }
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** The public model name in the request, by which usage is summed. */
+  /** Usage is summed by this public model name. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receiptJson: string
-  /** Caches the answer for identical later jobs; null not to cache it. */
+  /** Null if the answer must not be cached for identical jobs. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** How long the write may wait to share a transaction with others; absent not to wait. */
+  /** The write may wait this long to share a transaction with others. */
   readonly mayWaitMs?: number
 }
 
@@ -362,7 +345,7 @@ export interface Settlement extends Claim {
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** The size of result and error if they exceed the limit of the read, and are therefore null; otherwise 0. */
+  /** If result and error exceed the limit of the read, they are null and this is their size; otherwise it is 0. */
   readonly omittedBytes: number
 }
 
@@ -371,16 +354,15 @@ export interface EndedJob extends JobRecord {
 }
 
 export interface Depth {
-  /** How many jobs are queued. */
+  /** The number of queued jobs. */
   readonly waiting: number
-  /** When the oldest queued job was created; null if there is none. */
   readonly oldestCreatedAtMs: number | null
-  /** How many jobs nodes hold. */
+  /** The number of jobs that nodes hold. */
   readonly assigned: number
 }
 
 export interface QueueDepth {
-  /** The name of the queue, as in `NewJob`; empty for jobs whose route is unknown. */
+  /** An empty text stands for jobs whose route is unknown. */
   readonly route: string
   readonly jobs: number
   readonly oldestId: string

@@ -1,10 +1,9 @@
 /**
  * How many bytes of text a job stores, for quotas: its conversation, response format and callback, and later its answer or
- * error with the receipt. IDs, times and the log of callback attempts do not count. Compressed texts count with their size
- * before compression.
+ * error with the receipt. Compressed texts count with their size before compression.
  */
 
-/** SQL for a row with a request's texts. Neither database reads a text to find its size. */
+/** Neither database reads a text to find its size. */
 export const messagesBytesOf = (row: string) =>
   `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
 
@@ -14,7 +13,7 @@ export const resultBytesOf = (row: string) =>
 export const requestBytesOf = (row: string) =>
   `(${messagesBytesOf(row)} + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
 
-/** SQL for a row with the columns of the outcome; 0 if a left join found no row. */
+/** The result is 0 if a left join found no row. */
 export const outcomeBytesOf = (row: string) =>
   `(${resultBytesOf(row)} + coalesce(octet_length(${row}.receipt), 0))`
 

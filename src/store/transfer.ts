@@ -1,4 +1,4 @@
-/** Transfers the contents of a database to an empty one: reads any source in batches, and counts the rows. */
+/** Transfers the contents of a database to an empty one: reads a source in batches, and counts the rows. */
 import { DatabaseProblem } from './database-problem.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -22,10 +22,7 @@ import {
 
 export type TransferCounts = ReturnType<typeof noCounts>
 
-/**
- * Transfers everything or nothing: if it rejects, the target is unchanged. Does not close the databases.
- * @param onProgress called after each batch
- */
+/** If this rejects, the target is unchanged. It does not close the databases. */
 export async function transferDatabase(
   source: TransferSource,
   target: TransferTarget,
@@ -64,7 +61,6 @@ function noCounts() {
     accounts: 0,
     keys: 0,
     waiting: 0,
-    /** Waiting jobs that a node held. */
     held: 0,
     ended: 0,
     reruns: 0,
@@ -75,7 +71,7 @@ function noCounts() {
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
-    /** Counts sums: one for each account, month and model. */
+    /** There is a sum for each account, month and model. */
     usage: 0,
     files: 0,
     filePieces: 0,
@@ -104,7 +100,7 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
-    // The rejection is handled when `next` is awaited. If writing fails first, nobody awaits it.
+    // `next` is awaited below, unless writing fails first.
     next.catch(() => {})
     return next
   }
@@ -169,9 +165,8 @@ function select(
 }
 
 /**
- * Selects a batch of jobs: at least one, however large. The node is `copied`, a name that no node has, because the job was
- * settled in another database. `counted` is 1, because usage is transferred as sums. The sizes of texts are known without
- * reading the texts.
+ * A batch has at least one job, however large. The node is `copied`, a name that no node has, because the job was settled in
+ * another database. `counted` is 1, because usage is transferred as sums.
  */
 function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
   const { request, queued } = job

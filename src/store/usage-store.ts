@@ -1,40 +1,36 @@
 /**
- * What accounts have used, have open and have stored, and their jobs that wait for budget: the part of the storage contract for
- * caps and quotas.
+ * What accounts have used and stored, and their jobs that wait for budget: the part of the storage contract for caps and
+ * quotas.
  */
 import { PRIORITIES, queueName } from '../job/priority.ts'
 
-/**
- * The transaction that settles a job adds the job's usage, so every job counts exactly once, even after a crash. Usage is kept
- * when jobs are deleted.
- */
+/** The transaction that settles a job adds its usage, so each job counts exactly once. Usage outlives the jobs. */
 export interface UsageStore {
-  /** Returns usage, newest month first, then by account and model. */
+  /** Returns the newest month first, in order of account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** Returns what counts against the account's caps in that month. The cost is bounded, even if many jobs are queued. */
+  /** The cost is bounded, even if many jobs are queued. */
   used(account: string, month: string): Promise<Used>
 
   /**
-   * Returns what the account has open and stored now. Every write that accepts, settles, deletes or expires jobs updates these
-   * sums in its transaction, so the cost does not grow with the number of jobs.
+   * Every write that accepts, settles, deletes or expires jobs also updates these sums, so the cost does not grow with the
+   * jobs.
    */
   quotaUse(account: string): Promise<QuotaUse>
 }
 
 export interface QuotaUse {
   readonly openJobs: number
-  /** The bytes of all stored jobs, as `stored-bytes.ts` counts them, and of all files. */
+  /** Includes the bytes of all files. `stored-bytes.ts` counts those of jobs. */
   readonly storedBytes: number
-  /** The maximum cost of the open jobs (`Job.reserved`), in millionths of the currency; absent if 0. */
+  /** The open jobs may cost this much (`Job.reserved`), in millionths of the currency; absent if 0. */
   readonly reserved?: number
 }
 
 export interface UsageSearch {
   readonly account?: string
-  /** A month as `job/month.ts` writes it. */
+  /** `job/month.ts` defines the form of a month. */
   readonly month?: string
-  /** The last row of the previous page. */
   readonly after?: UsageKey
   readonly limit: number
 }
@@ -47,58 +43,51 @@ export interface UsageKey {
 }
 
 export interface UsageRecord extends UsageKey {
-  /** Jobs that finished in that month, including failed ones. */
+  /** Failed jobs count too. */
   readonly jobs: number
   readonly failedJobs: number
-  /** Jobs that the response cache completed, at no cost. */
+  /** The response cache completed these jobs at no cost. */
   readonly cacheHits: number
-  /** Calls to model servers, including failed ones. */
+  /** Failed calls count too. */
   readonly calls: number
-  /** Tokens of all calls, as the model servers counted them. */
+  /** Model servers counted these tokens, over all calls. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no model of the jobs had a price. */
+  /** The unit is a millionth of the currency. The cost is absent if no model of the jobs had a price. */
   readonly cost?: number
 }
 
 export interface Used {
   readonly jobs: number
-  /** Jobs that are queued or running, up to `MAX_OPEN_COUNTED`. */
+  /** Queued and assigned jobs. Counting stops at `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
   readonly tokens: number
 }
 
 export const MAX_OPEN_COUNTED = 100_000
 
-/**
- * The route of jobs that wait for the budget of their account. No target can have this name, because names of targets contain a
- * slash.
- */
+/** No target can have this name, because names of targets contain a slash. */
 export const BUDGET_ROUTE = 'budget'
 
-/** The names of the route's queues, highest priority first. */
+/** The highest priority comes first. */
 export const BUDGET_QUEUES: readonly string[] = PRIORITIES.map((priority) =>
   queueName(BUDGET_ROUTE, priority),
 )
 
 /**
- * Jobs that wait for the budget of their account. They did not fit under its cost cap, and were accepted because the tier's
- * `over_cap` is `wait`. No node claims from their route. They reserve nothing (`Job.reserved` is 0) until they move to the
- * route of their targets.
+ * Jobs that wait for the budget of their account: they did not fit under its cost cap, and the tier's `over_cap` is `wait`. No
+ * node claims from their route. They reserve nothing (`Job.reserved` is 0) until they move to the route of their targets.
  */
 export interface CostCapStore {
-  /**
-   * Returns the accounts with jobs that wait for budget. The cost grows with the number of accounts that have queued jobs, not
-   * with the number of jobs.
-   */
+  /** The cost grows with the number of accounts that have queued jobs, not with the number of jobs. */
   accountsOverBudget(): Promise<string[]>
 
-  /** Returns the account's next jobs that wait for budget: by priority, then in order of acceptance. */
+  /** Returns jobs by priority, then in order of acceptance. */
   jobsOverBudget(account: string, limit: number): Promise<JobOverBudget[]>
 
   /**
    * Moves these jobs to their routes, in order, until one does not fit under the account's cap, and reserves what they may
-   * cost, in one transaction. It skips jobs that no longer wait for budget, so a second call changes nothing.
+   * cost, in one transaction. Jobs that no longer wait for budget are skipped, so a second call changes nothing.
    */
   queueWithinBudget(budgeted: BudgetedJobs): Promise<QueuedWithinBudget>
 
@@ -117,13 +106,10 @@ export interface JobOverBudget {
 
 export interface BudgetedJobs {
   readonly account: string
-  /** The account's cost cap, as in `Acceptance`; null for no cap. */
+  /** Null means no cap. `Acceptance` explains the value. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
-  /**
-   * What the moved jobs store about earlier runs, as `queue/earlier-runs.ts` writes it. Their wait for model servers starts
-   * now.
-   */
+  /** `queue/earlier-runs.ts` defines this text. The wait of the jobs for model servers starts now. */
   readonly earlierJson: string
   readonly nowMs: number
 }
@@ -131,7 +117,7 @@ export interface BudgetedJobs {
 export interface BudgetedJob {
   readonly jobId: string
   readonly reserved: number
-  /** The name of the queue that the job joins, as in `NewJob`. */
+  /** `NewJob.route` has the same form. */
   readonly route: string
   readonly step: number
 }

@@ -1,7 +1,4 @@
-/**
- * The SQL for the usage of accounts, for what they have open and stored, and for jobs that wait for budget, shared by both
- * stores.
- */
+/** The SQL for usage and quotas of accounts, and for jobs that wait for budget, shared by both stores. */
 
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
@@ -68,17 +65,11 @@ function readUsage(row: Row): UsageRecord {
   }
 }
 
-/**
- * The sum of the sizes of an account's files. Computing it is cheap, because an account has few files and an index contains
- * their sizes.
- */
+/** This is cheap, because an account has few files and an index contains their sizes. */
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 
-/**
- * Reads `open_jobs`, the `stored_bytes` of jobs, `reserved` and `file_bytes`. The sums may be negative for a moment while they
- * are corrected.
- */
+/** Sums may be negative for a moment while they are corrected. */
 export function readQuotaUse(row: Row): QuotaUse {
   const reserved = numberOf(row, 'reserved')
   return {

@@ -1,7 +1,4 @@
-/**
- * Stores new jobs in Postgres, those of many acceptances in one statement. Jobs can be handed off, queued, or completed by a
- * cached response. `fair-order.ts` gives queued jobs their turns.
- */
+/** Stores new jobs in Postgres, those of many acceptances in one statement. `fair-order.ts` gives queued jobs their turns. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
 import {
@@ -56,28 +53,26 @@ export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | '
   }
 }
 
-/** The earlier request with the same key. */
 interface Remembered {
   readonly fingerprint: string
   readonly jobIds: readonly string[]
 }
 
-/** True if cached responses completed jobs in the last group. */
 interface CachedLately {
   is: boolean
 }
 
 interface Result {
   readonly accepted: Accepted
-  /** The request that is stored under the key of the acceptance; null if it has no key. */
+  /** The request that now has the key of the acceptance; null if the acceptance has no key. */
   readonly remembered: Remembered | null
 }
 
 /**
- * If several acceptances have the same key, only the first is sent to the database, and its result decides the others.
+ * Of several acceptances with the same key, only the first is sent to the database, and its result decides the others.
  *
- * A statement that cannot use cached responses costs the database half as much. So it is tried first, unless cached responses
- * completed jobs in the last group. Acceptances that it leaves out are sent again in a statement that can.
+ * The statement that cannot use cached responses costs the database half as much as the one that can. So it is tried first,
+ * unless cached responses completed jobs in the last group. Acceptances that it leaves out are sent again.
  */
 async function acceptGroup(
   parts: PostgresParts,
@@ -101,8 +96,8 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
-        // A conflict does not show whether the jobs of the earlier request still exist. If this acceptance repeats that
-        // request, it needs a result of its own.
+        // A conflict does not show whether the jobs of the earlier request still exist. An acceptance that repeats that request
+        // needs a result of its own.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
         // The first acceptance stored nothing, and this one may cost less, so it is sent again.
         if (result.accepted.kind === 'over cost cap') return true
@@ -137,8 +132,8 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * Stores all acceptances or none, except those that it leaves out. All must be from one node and have different keys.
- * @param mode `uncached` is like `first`, but leaves out acceptances whose jobs may have cached responses
+ * Stores all acceptances or none, except those that it leaves out. They must be from one node and have different keys.
+ * @param mode `uncached` leaves out acceptances whose jobs may have cached responses, and is otherwise like `first`
  * @param found the function sets `cached` if there were cached responses
  */
 async function acceptAll(
@@ -228,7 +223,7 @@ function weightOfAcceptance({ jobs }: Acceptance): number {
   return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
-/** In the order of the parameters of `ACCEPT`. */
+/** The values are in the order of the parameters of `ACCEPT`. */
 function valuesOf(
   acceptances: readonly Acceptance[],
   jobs: readonly NewJob[],
@@ -266,7 +261,7 @@ function valuesOf(
   ]
 }
 
-/** The values that `ACCEPT_CAPPED` takes after those of `ACCEPT`. */
+/** `ACCEPT_CAPPED` takes these values after those of `ACCEPT`. */
 function capValues(acceptances: readonly Acceptance[], mode: Mode | 'uncached'): unknown[] {
   const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
     costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
@@ -291,7 +286,7 @@ const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TU
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
 const CAPS_FROM = TURNS_AT + 5
 
-/** If the account was deleted, this is null. The column must not be null, so the statement then fails with `UnknownAccount`. */
+/** This is null if the account was deleted. The column must not be null, so the statement then fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
@@ -313,7 +308,7 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
-/** Locks the keys of the acceptances, and selects those that are already stored. */
+/** The keys are locked, so that no other node accepts one of them meanwhile. `taken` has the keys that are already stored. */
 const TAKEN_KEYS = `
   keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -323,7 +318,7 @@ const TAKEN_KEYS = `
     from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
-/** @param without a CTE with requests that are not accepted, in addition to those whose key is taken */
+/** @param without the CTE with requests that are not accepted although their keys are free */
 const remember = (without: string | null) => `
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
@@ -354,7 +349,7 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** For a group whose jobs are all handed off. */
+/** All jobs of the group are handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -372,9 +367,9 @@ const ROWS_OF_TURNS = `union all
   select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
 
 /**
- * Accepts jobs that have no cached response, and returns the others as `left out`. The statement contains only the parts that
- * the group needs, because starting a statement costs more than storing a job. The most expensive parts are those for outcomes,
- * which open every partition, then those for keys and queued jobs.
+ * Jobs with a cached response are returned as `left out`. The statement contains only the parts that the group needs, because
+ * starting a statement costs more than storing a job. The most expensive parts are those for outcomes, which open every
+ * partition, then those for keys and queued jobs.
  */
 const acceptUncached = (
   isKeyed: boolean,
@@ -409,9 +404,8 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `taken_keys` locks all keys first, so that only one of several nodes accepts a key. The CTE `n` has the jobs whose keys are
- * not taken, each with the cached response that completes it. The result has a row for each taken key, a row for each completed
- * job, and a row with the lowest queued turn of each route.
+ * `n` has the jobs whose keys are not taken, each with the cached response that completes it. The result has a row for each
+ * taken key, a row for each completed job, and a row with the lowest queued turn of each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -468,7 +462,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   again: accept('again', true),
 }
 
-/** Finds the cached responses that completed jobs of repeated acceptances ($1). */
+/** `outcomes` tells which jobs of repeated acceptances ($1) a cached response has completed. */
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',

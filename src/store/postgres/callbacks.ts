@@ -52,7 +52,7 @@ export function callbackOperations({
       const attempts = deferred.map(({ attempts }) => attempts)
       const rows = await database.query(TAKE_DEFERRED, [node, ids, attempts, leaseUntilMs])
       const taken = new Map(rows.map(readDueCallback).map((due) => [due.jobId, due]))
-      // Restores the given order, because `update … returning` returns rows in any order.
+      // `update … returning` returns rows in any order.
       return ids.flatMap((jobId) => taken.get(jobId) ?? [])
     },
 
@@ -113,7 +113,7 @@ const SELECT_TAKEN = `
 
 /**
  * $1 node, $2 delivery queue, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has
- * taken stay with that node, whatever the clocks of nodes show.
+ * taken stay with that node, even if the clocks of nodes differ.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -131,7 +131,7 @@ const TAKE = {
   ${SELECT_TAKEN}`,
 }
 /**
- * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that two concurrent
+ * $1 node, $2 IDs, $3 their attempts so far, $4 the end of the lease. Rows are locked in the order of IDs, so that two
  * statements cannot deadlock.
  */
 const TAKE_DEFERRED = {
@@ -161,7 +161,9 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
-/** Changes nothing if it is repeated because its response was lost: then the attempt is already the last line of the log. */
+/**
+ * A statement that is repeated because its response was lost changes nothing: the attempt is already the last line of the log.
+ */
 const RECORD = {
   name: 'record callbacks',
   text: `

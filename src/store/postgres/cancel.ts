@@ -15,9 +15,8 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
- * Settles the open jobs that meet the condition, and returns how many. Every write of the node that holds a job requires the
- * job's row in `open_jobs`, so that node cannot settle a cancelled job. `outcomes.node` stores who cancelled the job, because
- * no node settled it, and no node has such a name.
+ * Every write of a node that holds a job requires the job's row in `open_jobs`, so that node cannot settle a cancelled job. No
+ * node settled the job, so `outcomes.node` stores who cancelled it.
  */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { by, errorJson, usageJson, nowMs } = outcome
@@ -69,12 +68,12 @@ export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCa
   }
 }
 
-/** Deletes reports that their node did not read in time. */
+/** Reports that their node did not read in time are deleted. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-/** Finds rows by the primary key, because every node runs this often and usually finds nothing. */
+/** Rows are found by the primary key, because every node runs this often and usually finds nothing. */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

@@ -1,9 +1,9 @@
 /**
  * Claims queued jobs in Postgres: by a walk of a route, from one account, or suspects.
  *
- * The planner must not overestimate how many rows a claim reads, because it once read all of `open_jobs` for each claim. So
- * limits are literal numbers (the planner assumes a tenth of the table for a computed limit), IDs come as an array, and jobs
- * are looked up one by one. `isOnRoute` has the condition for routes.
+ * The planner once read all of `open_jobs` for each claim, because it overestimated how many rows a claim reads. So limits are
+ * literal numbers (the planner assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up
+ * one by one. `isOnRoute` has the condition for routes.
  */
 import { isBefore, type Place } from '../route-places.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from '../rows.ts'
@@ -119,10 +119,7 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
   }
 }
 
-/**
- * Returns where the next walk starts: after the rows that this walk read, but not after a job that it skipped because of
- * `exceptJobs`.
- */
+/** The next walk starts after the rows that this walk read, but not after a job that it skipped because of `exceptJobs`. */
 function endOf(rows: readonly Row[], from: Place, most: number): WalkEnd {
   const [first = {}] = rows
   const last = first.looked === null ? rows.at(-1) : { turn: first.looked_turn, id: first.looked_id }
@@ -151,10 +148,9 @@ const inline = (column: string, text = column) =>
   `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
- * Claims the jobs of the CTE `first`, which are the only rows that a claim locks, and returns them in order. `octet_length`
- * does not read large texts, because they are stored outside of their rows.
- * @param looked a CTE whose columns every returned row gets, and which reports where a walk ended. Without jobs, the result is
- * one row with only these columns
+ * Only the rows of the CTE `first` are locked, claimed, and returned in order. `octet_length` does not read large texts,
+ * because they are stored outside of their rows.
+ * @param looked the CTE whose columns every row gets. Without jobs, the result is one row with only these columns
  */
 const claimAll = (now: string, looked: string) => `
   taken as (
@@ -177,10 +173,8 @@ const NO_WALK = '(select 1 as one)'
 
 /**
  * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place at which to start, $7 how many rows to read, $8
- * accounts and $9 jobs to skip.
- *
- * If the statement claims fewer jobs than the limit, it also returns the last row that it read, how many rows it read, and the
- * first job of $9 that is queued at or after the start.
+ * accounts and $9 jobs to skip. If the walk claims fewer jobs than the limit, the result also has the last row that it read,
+ * how many rows it read, and the first job of $9 that is queued at or after the start.
  */
 export const WALK = {
   name: 'claim of route',
@@ -231,9 +225,7 @@ export const CLAIM_OF_LANE = {
 
 /**
  * $1 node, $2 limit, $3 the current time, $4 the crash count of the suspects, $5 the crash count at which a suspect fails if
- * its last crash was alone, $6 routes to skip.
- *
- * A suspect that must fail is claimed only when all of its crashes are confirmed, because a crash of a paused node is reverted.
+ * its last crash was alone, $6 routes to skip. A suspect that must fail is claimed only when all of its crashes are confirmed.
  */
 export const CLAIM_SUSPECTS = {
   name: 'claim suspects',
@@ -248,7 +240,7 @@ export const CLAIM_SUSPECTS = {
   ${claimAll('$3', NO_WALK)}`,
 }
 
-/** Jumps in the index from one route to the next, without reading the jobs in between. */
+/** The recursion jumps in the index from one route to the next, without reading the jobs in between. */
 const ROUTES = `with recursive routes (route) as (
     (select route from open_jobs where turn is not null order by route, turn, id limit 1)
     union all
@@ -270,10 +262,7 @@ const QUEUE_DEPTHS = {
   where r.route is not null`,
 } as const
 
-/**
- * Selects the routes with queued jobs, and a row with the next deadline. The offset prevents the planner from using the index
- * of lanes.
- */
+/** One more row has the next deadline. The offset prevents the planner from using the index of lanes. */
 export const QUEUED = {
   name: 'queued',
   repeatable: true,

@@ -53,7 +53,7 @@ function readJob(row: Row): JobOverBudget {
   }
 }
 
-/** $1 the queues. Jumps in the index from one account with queued jobs to the next, without reading the jobs in between. */
+/** $1 the queues. The recursion jumps in the index from one account with queued jobs to the next. */
 export const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
@@ -95,8 +95,7 @@ const JOBS: Statement = {
 
 /**
  * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
- * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, so that this statement and an
- * acceptance cannot exceed the cap together.
+ * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like an acceptance.
  */
 const QUEUE: Statement = {
   name: 'queue within budget',
@@ -135,11 +134,11 @@ const QUEUE: Statement = {
 }
 
 /**
- * The function returns which requests of a group would exceed the cost cap of their account, in the order of requests.
+ * Returns which requests of a group would exceed the cost cap of their account, in the order of requests.
  *
- * It locks the accounts before it reads, so that two nodes cannot accept what only one of them may. It takes the locks in
+ * The function locks the accounts before it reads, so that two nodes cannot accept what only one of them may. The locks are in
  * sorted order, after those of keys, so two nodes cannot deadlock. Each statement of a function sees what was committed before
- * it. One statement reads both sums, so a job that is settled during the call is in exactly one of them.
+ * it. One statement reads both sums, so a job that is settled meanwhile is in exactly one of them.
  *
  * If the first job of a request (`ids`) exists, an earlier try whose commit was unknown has accepted the request.
  */

@@ -1,6 +1,6 @@
 /**
- * Connections to Postgres: a pool, named statements, and errors by what they mean (errors.ts). No query waits forever: the
- * server ends a slow one, and a connection that does not respond is closed.
+ * Connections to Postgres: a pool and named statements. No query waits forever: the server ends a slow one, and a connection
+ * that does not respond is closed.
  */
 import pg from 'pg'
 import type { Row } from '../rows.ts'
@@ -8,32 +8,28 @@ import type { Methods, Operation, Sql, Steps } from '../sql.ts'
 import { StoreUnavailable } from '../store.ts'
 import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
 
-/** The time limit of connecting. After its time limit, the error of a statement may take this long to arrive. */
+/** Connecting may take this long. The error of a statement may take this long to arrive after the statement's time limit. */
 const NETWORK_MS = 5_000
 /** A node that is suspended during a transaction holds row locks for at most this long. Other nodes skip the locked rows. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
  * Each statement finds its few rows by an index. While a table has no statistics, the planner would otherwise read and sort the
- * whole queue for a claim, and could keep a plan from when the table was empty. A statement that must read a whole table looks
- * expensive to the planner, but compiling it (JIT) would not pay. One plan suits all values, and planning each claim would cost
- * as much as the claim.
+ * whole queue for a claim. A statement that must read a whole table looks expensive to the planner, but compiling it (JIT)
+ * would not pay. One plan suits all values, and planning each claim would cost as much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 /**
- * A statement that waits for a lock must see what the lock's last holder committed. At other levels it keeps an older snapshot,
- * so two nodes could accept jobs that exceed a cap together.
+ * A statement that waits for a lock must see what the lock's last holder committed. At other isolation levels it would keep an
+ * older snapshot, so two nodes could accept jobs that exceed a cap together.
  */
 const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 
-/** A statement that is prepared under its name, once on each connection. */
 export interface Statement {
   readonly name: string
   readonly text: string
-  /**
-   * Present if a second run changes nothing and returns the same. Then the statement is repeated after the connection broke.
-   */
+  /** A second run changes nothing and returns the same, so the statement may be repeated after the connection broke. */
   readonly repeatable?: true
 }
 
@@ -43,19 +39,16 @@ export interface Queries {
 
 export interface DatabaseOptions {
   readonly url: string
-  /** Maximum connections of this node. */
   readonly connections: number
-  /**
-   * False behind poolers that change the connection between transactions, because prepared statements belong to a connection.
-   */
+  /** Must be false behind poolers that share connections, because a prepared statement belongs to a connection. */
   readonly prepare: boolean
-  /** A statement that takes longer is blocked by a lock or a failing disk, and is ended. */
+  /** The server ends a statement that takes longer, because a lock or a failing disk blocks it. */
   readonly statementMs: number
-  /** The time limit of connecting, also added to that of each statement for the network. `NETWORK_MS` if absent. */
+  /** Overrides `NETWORK_MS`. */
   readonly networkMs?: number
 }
 
-/** @param statementMs the time limit of statements; null for none, as in a migration */
+/** @param statementMs null for no time limit, as in a migration */
 export function connectionSettings(
   url: string,
   statementMs: number | null,
@@ -75,10 +68,7 @@ export function connectionSettings(
   }
 }
 
-/**
- * Runs the work on a new connection, which it closes afterwards.
- * @param statementMs as for `connectionSettings`
- */
+/** @param statementMs null for no time limit */
 export async function withClient<T>(
   url: string,
   statementMs: number | null,
@@ -94,7 +84,7 @@ export async function withClient<T>(
   }
 }
 
-/** Keeps options that the URL contains, such as a search_path. */
+/** The URL may contain options, such as a search_path, which must be kept. */
 function withOptions(url: string): string {
   const address = new URL(url)
   const own = address.searchParams.get('options')
@@ -105,7 +95,7 @@ function withOptions(url: string): string {
 
 const BIGINT = 20
 
-/** Parses bigint as a number, because Parley's times and counts fit into a double. The driver's default is text. */
+/** The driver returns bigint as text. Parley's times and counts fit into a double. */
 const numbersForBigints: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
@@ -114,7 +104,6 @@ const numbersForBigints: pg.CustomTypesConfig = {
 export class Database implements Queries {
   readonly #pool: pg.Pool
   readonly #prepare: boolean
-  /** Runs every statement as if it were repeatable. */
   readonly repeatable: Queries = {
     query: (statement, values) => this.query({ ...statement, repeatable: true }, values),
   }
@@ -128,15 +117,15 @@ export class Database implements Queries {
   }
 
   /**
-   * Runs one statement in a transaction of its own. Rejects with `OutcomeUnknown` if the statement may have run, and with
-   * another `StoreUnavailable` if it did not run and can be retried.
+   * Rejects with `OutcomeUnknown` if the statement may have run, and with another `StoreUnavailable` if it did not run and can
+   * be retried.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const work = (client: pg.ClientBase) => this.#run(client, statement, values)
     return this.#retried(work, statement.repeatable ?? false)
   }
 
-  /** Runs statements in one transaction, which is rolled back if `work` rejects. */
+  /** The transaction is rolled back if `work` rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T> {
     return this.#retried(async (client) => {
       await this.#run(client, BEGIN)
@@ -198,7 +187,7 @@ export class Database implements Queries {
     }
   }
 
-  /** Retries once if the connection breaks while it opens, because no statement was sent yet. */
+  /** Opening a connection is tried twice, because no statement was sent yet. */
   #connect(): Promise<pg.PoolClient> {
     return this.#pool
       .connect()
@@ -214,7 +203,6 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** Turns operations that both stores share into methods that run on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,
@@ -235,7 +223,6 @@ async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise
   return next.value
 }
 
-/** Runs a statement of an operation that both stores share. */
 export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
   const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
   const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`
@@ -243,5 +230,5 @@ export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]
   return queries.query({ name, text }, values)
 }
 
-/** The names of shared statements, by their text. Postgres prepares a statement under its name. */
+/** Statements are prepared by name, so each shared text gets a name. */
 const NAMES = new Map<string, string>()

@@ -9,18 +9,18 @@ import { meaningOf } from './errors.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
-/** Longer than Postgres lets a transaction be idle (`database.ts`). */
+/** Postgres ends transactions that are idle for less than this time (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
-/** The largest expected error of the clocks of nodes, which write the times of jobs. */
+/** Nodes write the times of jobs, and their clocks may be wrong by this much. */
 const CLOCK_SLACK_MS = 600_000
 
-/** Keeps reports of cancellations, because nodes must still read them to stop running those jobs. */
+/** Reports of cancellations stay, because nodes must still read them to stop running those jobs. */
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = rows.map((row) => textOf(row, 'id'))
   yield deleteRows(ids)
-  // Cached responses have no index by job, so they are found by their time of expiry. That is at most the longest TTL after the
-  // end of their job, so the range contains at most one more hour of responses.
+  // Cached responses have no index by job, so they are found by their time of expiry: at most the longest TTL after the end of
+  // the job.
   const times = rows.flatMap((row) => {
     const settledAtMs = numberOf(row, 'settled_at_ms')
     return [settledAtMs, numberOrNull(row, 'claimed_at_ms') ?? settledAtMs]
@@ -58,8 +58,8 @@ export function deletionOperations(
 }
 
 /**
- * Resolves when every transaction that was storing jobs has ended. A transaction that began before the account was deleted does
- * not see the deletion, and may still store a job for the account. Waits no longer than a transaction may be idle.
+ * A transaction that began before the account was deleted does not see the deletion, and may still store a job for the account.
+ * This waits for the end of such transactions, but no longer than a transaction may be idle.
  */
 async function writersEnded(database: Database): Promise<void> {
   const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
@@ -70,10 +70,7 @@ async function writersEnded(database: Database): Promise<void> {
   }
 }
 
-/**
- * Uses a separate connection, because a vacuum cannot run in a transaction and must have no time limit. Postgres skips tables
- * that the role does not own, so autovacuum must clean those.
- */
+/** A vacuum cannot run in a transaction, and must have no time limit. Postgres skips tables that the role does not own. */
 async function vacuum(url: string): Promise<void> {
   try {
     await withClient(url, null, (client) => client.query(`vacuum ${DELETED_FROM.join(', ')}`))
@@ -121,7 +118,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** Moves usage as deltas, because a second call may find more usage to move. */
+/** A second call may find more usage to move, so the usage is moved as deltas. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",
@@ -134,8 +131,8 @@ const MOVE_USAGE: readonly Statement[] = [
   },
 ]
 /**
- * The account's jobs were deleted before, with their callbacks. A pending callback that is left without account or job would be
- * taken again and again.
+ * The callbacks of the account's jobs were deleted with the jobs. A pending callback that is left would be taken again and
+ * again.
  */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],

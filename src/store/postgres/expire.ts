@@ -1,6 +1,6 @@
 /**
- * Ends what is over in Postgres: deletes expired data, as whole partitions if possible, and fails queued jobs that have waited
- * too long for model servers or whose deadline has passed. Also adds the deltas of usage and quotas to their sums.
+ * Ends what is over in Postgres: deletes expired data, as whole partitions if possible, and fails overdue jobs. Also adds the
+ * deltas of usage and quotas to their sums.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import { overdueResult } from '../../job/results-without-call.ts'
@@ -31,10 +31,7 @@ const PARTITIONS_EVERY_MS = 60_000
 const QUOTAS_EVERY_MS = 600_000
 
 export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
-  /**
-   * The last examined job of the default partition; `BEFORE_ALL` at the start of a round. A job that cannot be deleted yet is
-   * examined only once in a round.
-   */
+  /** The last examined job of the default partition, so that a round examines each job only once. */
   let cursor = BEFORE_ALL
   let partitionsDueMs = 0
   let quotasDueMs = 0
@@ -125,7 +122,6 @@ export function overdueOperations({ database, notifications }: PostgresParts): P
   }
 }
 
-/** Locks overdue jobs and settles them like jobs that no node holds. */
 async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limit: number): Promise<Row[]> {
   const { error } = overdue
   const rows =
@@ -152,7 +148,7 @@ async function failAll({ query }: Queries, overdue: Overdue, nowMs: number, limi
   return rows
 }
 
-/** In the order of the parameters of `lockOverdue`. */
+/** The values are in the order of the parameters of `lockOverdue`. */
 function valuesOf(overdue: PastPatience, nowMs: number, limit: number): unknown[] {
   const { route, account, unavailableSinceMs, patienceMs } = overdue
   const times = [Math.floor(unavailableSinceMs), Math.floor(nowMs - patienceMs)]
@@ -175,8 +171,8 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * Reads jobs in the order of an index, and locks those that meet the condition. An offset or limit makes the planner use this
- * index. Otherwise it might use another one, such as that of all IDs, in which old jobs of other routes may come first.
+ * With an offset or limit, the planner reads the jobs in the order of this index. Otherwise it might use another one, such as
+ * that of all IDs, in which old jobs of other routes may come first.
  */
 const locked = (inOrder: string, condition: string) => `
     select o.* from (select id from open_jobs where ${inOrder}) q cross join lateral (
@@ -187,9 +183,8 @@ const locked = (inOrder: string, condition: string) => `
 
 /**
  * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
- * must have begun, $6 the ID before which a job without a stored wait must have been created.
- *
- * Only a few jobs have a stored wait: those that were released to wait, or have waited for budget.
+ * must have begun, $6 the ID before which a job without a stored wait must have been created. Only jobs that were released to
+ * wait, or have waited for budget, have a stored wait.
  * @param untried select jobs without a stored wait
  */
 const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
@@ -206,7 +201,7 @@ export const LOCK_OVERDUE = lockOverdue(
   'lock overdue',
   locked(`${isOnRoute('$1')} and ${OLD} order by route, turn, id offset 0`, UNTRIED),
 )
-/** Uses two indexes, because the index of lanes does not contain suspects. */
+/** The index of lanes does not contain suspects, so two indexes are needed. */
 export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   'lock overdue of account',
   locked(

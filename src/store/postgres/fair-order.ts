@@ -1,51 +1,47 @@
 /**
- * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. A turn is the highest of three: the turn up to which the
- * route has been claimed, the turn of the route's first job, and one step after the last queued job of the account on that
- * route.
+ * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. The database computes them, so nodes need not agree on
+ * anything.
  *
- * The first job counts because an account whose jobs all run has no stored turn. If its jobs arrived one by one, each would get
- * the route's turn and always be next. The database computes turns, so nodes need not agree on anything.
+ * A turn is at least that of the route's first job, because no turn is stored for an account whose jobs all run: at the turn up
+ * to which the route has been claimed, an account whose jobs arrive one by one would always be next.
  */
 
 /**
- * The turn up to which the route has been claimed, as far as the node knows.
+ * Each node knows only up to which turn it has seen the route claimed.
  * @param turns the parameter with the turns of all routes, from `RouteWalks.turnsJson`
  */
 const turnOf = (turns: string, route: string) =>
   `greatest((${turns}::jsonb -> 'routes' ->> ${route})::bigint, (${turns}::jsonb ->> 'floor')::bigint)`
 
 /**
- * The condition that a row of `open_jobs` is queued on the route, for statements that order by route, turn and id.
+ * Finds queued jobs of the route, for statements that order by route, turn and id.
  *
- * The planner does not treat the array as an equality. With an equality, the order would not need the route, and once the table
- * has statistics, the planner might read the jobs of all routes in the order of their turns. The range tells the planner that
- * there are few rows.
+ * The planner does not treat the array as an equality. With an equality, the order would not need the route, and the planner
+ * might read the jobs of all routes in the order of their turns. The range tells the planner that there are few rows.
  * @param row the alias of `open_jobs`, with a dot
  */
 export const isOnRoute = (route: string, row = ''): string =>
   `${row}turn is not null and ${row}route = any (array[${route}]) and ${row}route >= ${route} and ${row}route <= ${route}`
 
-/**
- * The condition for the queued jobs of one account that are not suspects, for statements that order by account, turn and id.
- */
+/** Finds queued jobs of the account that are not suspects, for statements that order by account, turn and id. */
 export const isInLane = (account: string, route: string, row = ''): string =>
   `${row}turn is not null and ${row}deaths = 0 and ${row}account = any (array[${account}]) and ${row}route = ${route}`
 
-/** The turn of the route's first job that is queued at or after this turn; null if there is none. */
+/** The result is null if no job of the route is queued at or after this turn. */
 const headFrom = (turn: string, route: string) =>
   `(select h.turn from open_jobs h
         where ${isOnRoute(route, 'h.')} and h.turn >= ${turn}
         order by h.route, h.turn, h.id limit 1)`
 
-/** The turn of the route's first job. Jobs that return to the queue get this turn, so that they are claimed first. */
+/** Jobs that return to the queue get the turn of the route's first job, so that they are claimed first. */
 export const headTurn = (turns: string, route: string) =>
   `(select coalesce(${headFrom('r.turn', route)}, r.turn) from (select ${turnOf(turns, route)} as turn) r)`
 
 /**
- * The CTEs `ordered` and `begins` of a statement that queues jobs. The turn of a job is the turn at which the jobs of its
- * account begin, plus the steps of the account's jobs that are ahead of it in the statement.
+ * The CTEs `ordered` and `begins` of a statement that queues jobs. A job's turn is the turn at which the jobs of its account
+ * begin, plus the steps of the account's jobs that are ahead of it in the statement.
  *
- * The planner expects few jobs although there may be thousands. It would join `ordered` to `jobs` row by row, and compute
+ * The planner expects few jobs although there may be thousands, so it would join `ordered` to `jobs` row by row, and compute
  * `begins` for each row. To prevent this, `ordered` has all columns of `jobs`, and `begins` is materialized.
  * @param jobs the CTE with the new jobs
  */
@@ -66,5 +62,5 @@ export const queuedJobsInFairOrder = (turns: string, jobs: string) => `
     cross join lateral (select ${turnOf(turns, 'q.route')} as turn) r
   )`
 
-/** For a statement that joins `ordered n` to `begins b`; null if the job is handed off. */
+/** The statement must join `ordered n` to `begins b`. A job that is handed off has no turn. */
 export const TURN_OF_JOB = 'case when not handed_off then b.turn + n.ahead end'

@@ -12,12 +12,11 @@ const WHOLE_ENCODINGS = ['UTF8', 'SQL_ASCII']
 
 interface Fitness {
   readonly version: string
-  /** Each problem breaks a guarantee. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** Rejects with a `DatabaseProblem` that names the problems, and passes warnings to `onNote`. */
+/** Rejects with a `DatabaseProblem` if a server must not start on the database. `onNote` gets warnings. */
 export async function checkFitness(queries: Queries, onNote: (message: string) => void): Promise<void> {
   const { problems, warnings } = await fitnessOf(queries)
   if (problems.length > 0) throw new DatabaseProblem(problems.join(' '))
@@ -116,10 +115,9 @@ const LOOK = {
 }
 
 const STATEMENT_MS = 5000
-/** A notification that takes longer counts as lost. */
 const NOTIFICATION_MS = 2000
 
-/** Checks the database for `parley check`, without changing anything. */
+/** This is for `parley check`, and changes nothing. */
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {

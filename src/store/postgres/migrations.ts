@@ -194,10 +194,10 @@ create index audit_by_account on audit (account, id);
 `
 
 /**
- * Says who counts an outcome as usage: the node that stores it (true), or the trigger, for nodes of the first version, which do
- * not set the column (false). The next migration counts earlier outcomes (null).
+ * The node that stores an outcome counts it as usage (true), or the trigger does, for nodes of the first version, which do not
+ * set the column (false). The next migration counts earlier outcomes (null).
  *
- * This is a migration of its own, because its lock on `outcomes` is the only one for which running nodes wait, and holding two
+ * This migration stands alone, because its lock on `outcomes` is the only one for which running nodes wait, and holding two
  * locks at once could deadlock. When nodes of the first version are no longer supported, a later migration may drop the
  * trigger, its function and the column.
  */
@@ -230,14 +230,14 @@ where o.counted is null
 group by 1, 2, 3;
 `
 
-/** Writes the month like `job/month.ts`. */
+/** The month has the form of `job/month.ts`. */
 function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }
 
 /**
- * Stores the node of each counted crash, so that the crash is reverted if the node was only paused. The trigger also serves
- * earlier nodes, which count crashes without storing the node.
+ * The node of each crash is stored, so that the crash is reverted if the node was only paused. The trigger also serves earlier
+ * nodes, which count crashes without storing the node.
  */
 const crashesByNode = `
 create table crashes (
@@ -261,8 +261,8 @@ create trigger record_crash after update of deaths on open_jobs
 `
 
 /**
- * Jobs that wait for a model server have a route, so that claims can skip them, and store the usage of their runs. Earlier
- * nodes do not set these columns, so their jobs have no route and are claimed like others.
+ * Claims skip the routes of jobs that wait for a model server, and the usage of their runs is stored. Earlier nodes do not set
+ * these columns, so their jobs have no route and are claimed like others.
  */
 const routes = `
 alter table open_jobs
@@ -274,15 +274,15 @@ create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not
 `
 
 /**
- * The function returns which idempotency keys of a group of requests are taken: those that are stored for a different request,
- * or for an equal request whose jobs exist. If a request finds its own jobs, an unknown commit is being repeated, so its key
- * counts as taken.
+ * Returns which idempotency keys of a group of requests are taken: those that are stored for a different request, or for an
+ * equal request whose jobs exist. If a request finds its own jobs, an unknown commit is being repeated, so its key counts as
+ * taken.
  *
- * It locks all keys in sorted order before it reads, so two nodes cannot accept the same key, and cannot deadlock. Each
- * statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
+ * The function locks all keys in sorted order before it reads, so two nodes cannot accept the same key, and cannot deadlock.
+ * Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
  *
- * Each `limit 1` makes the planner search an index by key or by ID. Otherwise a plan that was made while the tables were empty,
- * and is kept, would read a whole table. Jobs are looked up in a separate statement, because it opens and locks each partition.
+ * Each `limit 1` makes the planner search an index. Otherwise it would keep a plan from when the tables were empty, and read a
+ * whole table. Jobs are looked up in a separate statement, because it opens and locks each partition.
  */
 const takenKeys = `
 create function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
@@ -312,9 +312,9 @@ end $$;
 `
 
 /**
- * The columns and indexes for claims by route, lane and suspects. Nodes up to version 0.3 record no starts, know no turns by
- * route, and need the indexes `open_jobs_in_line`, `open_jobs_by_account` and `open_jobs_that_died`. When these nodes are no
- * longer supported, a later migration may drop the indexes.
+ * Nodes up to version 0.3 record no starts, know no turns by route, and need the indexes `open_jobs_in_line`,
+ * `open_jobs_by_account` and `open_jobs_that_died`. When these nodes are no longer supported, a later migration may drop the
+ * indexes.
  */
 const lanesAndSuspects = `
 alter table open_jobs
@@ -325,7 +325,6 @@ create index open_jobs_suspected on open_jobs (deaths, turn, id) where turn is n
 alter table nodes add column turns text; -- how far the node has claimed each route, as JSON
 `
 
-/** Nodes up to version 0.3 write no features. */
 const features = `
 alter table nodes add column features text; -- what the node knows of what callers may ask for
 `
@@ -334,10 +333,7 @@ const webhooks = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/**
- * The priority is null for normal. The deadline is in `jobs` for claims and operators, and in `open_jobs` to find queued jobs
- * whose deadline has passed.
- */
+/** `jobs` has the deadline for claims and operators, `open_jobs` to find queued jobs. The priority `normal` is null. */
 const prioritiesAndDeadlines = `
 alter table jobs add column priority text, add column deadline_ms bigint;
 alter table open_jobs add column deadline_ms bigint;
@@ -368,7 +364,7 @@ create table file_pieces (
 alter table file_pieces alter column content set storage external;
 `
 
-/** A row is the request of an operator, and later the link between the two jobs. */
+/** Operators add a row to request a rerun. Later it links the two jobs. */
 const reruns = `
 create table reruns (
   id text primary key,              -- the job that it repeats, and a number
@@ -437,8 +433,8 @@ create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at
 `
 
 /**
- * What jobs cost, in millionths of the currency. Nodes up to version 0.3 do not know prices, and other nodes use none while
- * such a node is running.
+ * Amounts are in millionths of the currency. While a node up to version 0.3 is running, which knows no prices, other nodes use
+ * none.
  */
 const costs = `
 alter table jobs add column reserved bigint; -- what it may cost; null if its model has no price
@@ -450,15 +446,12 @@ alter table quota_deltas add column reserved bigint not null default 0;
 alter table accounts add column cap_cost bigint;
 `
 
-/** Finds jobs whose wait did not begin with their creation: they were released to wait, or have waited for budget. */
+/** These jobs were released to wait, or have waited for budget, so their wait did not begin with their creation. */
 const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/**
- * The state of the rates of model servers, which nodes share. Each node writes it at most twice a second, and only while jobs
- * run there.
- */
+/** Each node writes a rate at most twice a second, and only while jobs run there. */
 const rates = `
 create table rates (
   name text primary key, -- of the upstream, or of a model on it
@@ -469,8 +462,7 @@ create table rates (
 
 /**
  * Nodes compress these texts (`compressed-text.ts`), so Postgres need not try. Nodes up to version 0.3 read such a text as
- * null, and would report completed jobs without a result. So nothing is compressed while a node without this feature has a row
- * in `nodes`.
+ * null, and would report completed jobs without a result. So no text is compressed while such a node has a row in `nodes`.
  */
 const compressedMessages = `
 alter table jobs add column messages_zstd bytea, add column messages_bytes integer, alter column messages drop not null;
@@ -482,8 +474,7 @@ alter table outcomes alter column content_zstd set storage external;
 `
 
 /**
- * Frees a key only if none of its jobs exists. Earlier versions freed the key if one job was missing, and then the others would
- * run twice.
+ * A key is free only if none of its jobs exists. Earlier versions freed it if one job was missing, and the others ran twice.
  */
 const anyJobTakesKey = `
 create or replace function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)

@@ -1,7 +1,7 @@
 /**
- * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. When the lease of a
- * node expires, its jobs and callbacks are rescued, and a trigger on `open_jobs` (migrations.ts) stores the crashes. They are
- * reverted if the node was only paused, and confirmed when it has been absent long enough.
+ * Leases of nodes in Postgres, by the database's clock, and what happens when a lease expires: the node's jobs and callbacks
+ * are rescued, and a trigger on `open_jobs` (migrations.ts) stores its crashes. They are reverted if the node was only paused,
+ * and confirmed when it has been absent long enough.
  */
 import { type Claim, FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, textOf } from '../rows.ts'
@@ -42,8 +42,8 @@ export function nodeOperations({
 }
 
 /**
- * Uses a separate connection, so that no other statement delays a renewal. A renewal that waits for a dead connection would
- * delay the next one, so the network gets no more time than the statement.
+ * With a separate connection, no other statement delays a renewal. The network gets no more time than the statement, because a
+ * renewal that waits for a dead connection would delay the next one.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
   const database = new Database({ ...options, connections: 1, networkMs: options.statementMs })
@@ -106,12 +106,11 @@ export function crashOperations(
   }
 }
 
-/** Deletes a bounded number of crashes of finished jobs. */
+/** Deletes some crashes of finished jobs. */
 export async function forgetCrashes(database: Database, limit: number): Promise<void> {
   await database.query(FORGET, [limit])
 }
 
-/** @param crash the alias of `crashes` */
 const hasLease = (crash: string) =>
   `exists (select 1 from nodes n where n.node = ${crash}.node and n.lease_until > clock_timestamp())`
 
@@ -182,19 +181,19 @@ const RECORD_STARTS: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
-/** True if the node in a row of the table is dead. $1 must be this node, which is never dead. */
+/** $1 must be this node, which is never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
-/** True if the crash counts against the job. */
+/** A later crash counts against a job only if the start of the job was recorded. */
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
  * $1 node, $2 the turns of routes, $3 the current time.
  *
- * The CTE `holders` lists the nodes that hold callbacks, because a node can have very many callbacks. A node without a row in
- * `nodes` is dead too: its row was deleted, then it wrote something and exited. A crash counts against a suspect if the start
- * of the suspect was recorded. A suspect crashed alone if the crash counts against no other suspect of its node.
+ * `holders` lists the nodes that hold callbacks without reading all callbacks, because a node can have very many. A node
+ * without a row in `nodes` is dead, too: its row was deleted, then it wrote something and exited. A suspect crashed alone if
+ * the crash counts against no other suspect of its node.
  */
 const RESCUE: Statement = {
   repeatable: true,

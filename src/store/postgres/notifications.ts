@@ -1,7 +1,6 @@
 /**
- * Notifications between nodes, with LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job finished for which
- * another node has a pending response. NOTIFY takes a lock on the whole database when it commits, so it runs outside of the
- * transactions of jobs, and concurrent notifications share a statement. A notification may be lost, so nodes also poll the
+ * Notifications between nodes, with LISTEN and NOTIFY. A commit with NOTIFY locks the whole database, so notifications are not
+ * part of the transactions of jobs, and concurrent ones share a statement. A notification may be lost, so nodes also poll the
  * database every second.
  */
 import { createHash, randomBytes } from 'node:crypto'
@@ -11,34 +10,30 @@ import { connectionSettings, type Database } from './database.ts'
 import { breaksConnection, meaningOf } from './errors.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** The shortest time between two statements. Notifications that are raised in between share the next one. */
+/** Notifications that are raised within this time after a statement share the next one. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/**
- * A node sends itself a test notification. If it does not arrive within this time, the node reports that notifications do not
- * arrive.
- */
+/** If the node's test notification to itself takes longer, it reports that notifications do not arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** Keeps a notification below 8,000 bytes, which is the limit of Postgres. */
+/** Postgres limits a notification to 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
-/** Notifications about a route with a longer name do not contain the name. */
+/** A notification does not contain the name of a route if it is longer. */
 const MAX_ROUTE_BYTES = 7000
 /**
- * The prefix of a notification for nodes up to version 0.3, which read a turn and ignore routes. Later nodes ignore such a
- * notification, because they get another one for each route. A notification without this prefix comes from a node up to version
- * 0.3, or concerns a route with a long name, so it may concern any route.
+ * Nodes up to version 0.3 read the turn in a notification with this prefix, and ignore routes. Later nodes ignore it, because
+ * they get another one for each route. A notification without the prefix is from a node up to version 0.3, or concerns a route
+ * with a long name, so it may concern any route.
  */
 const WITH_ROUTE = '+'
 
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
-  /** As in `DatabaseOptions`. */
   readonly networkMs?: number
   readonly database: Database
   readonly node: string
-  /** Called when another node has queued jobs, with their lowest turn or a lower one. The route is null if it is not known. */
+  /** Another node has queued jobs with this turn or higher ones. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
   /** Called every second, even if notifications arrive. */
   readonly onPoll: () => void
@@ -57,11 +52,11 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** The lowest turn that was queued on each route since the last statement. */
+  /** For each route, the lowest turn that was queued since the last statement. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** The jobs that the next statement announces, and a promise that resolves after that. */
+  /** The next statement announces these jobs and then resolves the promise. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false
@@ -75,7 +70,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when the node listens, or when it has failed to connect. Then it keeps trying. */
+  /** Also resolves if the node cannot connect; it then keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -91,10 +86,7 @@ export class Notifications {
     this.#sendSoon()
   }
 
-  /**
-   * Asks the other nodes to notify this one when they finish these jobs. Also resolves if they could not be asked, because
-   * polling finds finished jobs.
-   */
+  /** Also resolves if the other nodes could not be asked, because polling finds finished jobs. */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return
     for (const jobId of jobIds) this.#announced.push(jobId)
@@ -102,14 +94,14 @@ export class Notifications {
     await this.#announcement.promise
   }
 
-  /** Notifies the nodes that have announced that they wait for this job. Call this when the job has finished on this node. */
+  /** The job has finished on this node, so nodes that announced that they wait for it are notified. */
   ended(jobId: string): void {
     for (const node of this.#remoteWaits.end(jobId)) this.settledFor(node, jobId)
   }
 
-  /** Notifies the node with a pending response for this job. Call this when the job was settled on this node. */
+  /** The job was settled on this node, and the other node has a pending response for it. */
   settledFor(origin: string, jobId: string): void {
-    // Without a connection, the notification is dropped, and the other node finds the job when it polls.
+    // Without a connection the notification is lost, and the other node finds the job when it polls.
     if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
@@ -179,8 +171,7 @@ export class Notifications {
   }
 
   /**
-   * Sends this node a notification through another connection, because some poolers accept LISTEN but never deliver
-   * notifications.
+   * The node notifies itself through another connection, because some poolers accept LISTEN but never deliver notifications.
    */
   async #test(): Promise<void> {
     const token = `echo ${randomBytes(6).toString('hex')}`
@@ -240,8 +231,8 @@ export class Notifications {
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch (error) {
-      // These notifications are lost, and polling replaces them. If the database did not respond, for example because its host
-      // is gone, the operating system would report the broken connection only after many minutes, so the node replaces it now.
+      // Polling replaces these notifications. If the host of the database is gone, the operating system would report the broken
+      // connection only after many minutes, so the node replaces it now.
       if (breaksConnection(meaningOf(error))) replaceClient()
     }
     announcement.resolve()
@@ -278,10 +269,7 @@ export class Notifications {
   }
 }
 
-/**
- * The name contains a hash of the schema, because channels belong to the whole database, and another Parley may use another
- * schema of it.
- */
+/** Channels belong to the whole database. The hash separates them from those of another Parley in another schema. */
 function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }
@@ -291,8 +279,8 @@ function nodeChannelOf(node: string): string {
 }
 
 /**
- * Notifications need not survive a crash, so their commit need not wait for the disk. The setting is only for this transaction:
- * behind a pooler that shares connections, a setting of the session would also apply to commits of jobs.
+ * Notifications need not survive a crash, so their commit does not wait for the disk. The setting is only for this transaction:
+ * behind a pooler, a setting of the session would also apply to commits of jobs.
  */
 const NOTIFY = {
   name: 'notify',

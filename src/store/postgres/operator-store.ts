@@ -10,7 +10,7 @@ import { migratePostgres } from './schema.ts'
 
 const SHARED = sharedOperatorOperations(POSTGRES)
 
-/** A long time limit, because a command may have to wait for a lock. */
+/** A command may have to wait long for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

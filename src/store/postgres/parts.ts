@@ -1,4 +1,4 @@
-/** What the operations of the Postgres store of one node share: groups of statements, and what it knows about other nodes. */
+/** What the operations of the Postgres store share: groups of statements, and what this node knows about other nodes. */
 import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
 import type { Feature } from '../node-store.ts'
 import { numberOf, type Row, textOrNull } from '../rows.ts'
@@ -7,16 +7,16 @@ import type { Notifications } from './notifications.ts'
 import type { RouteWalks } from './route-walks.ts'
 
 const MAX_GROUP = 512
-/** Concurrent statements of one kind. While one waits for the disk, the next one is sent. */
+/** While one statement waits for the disk, the next one of its kind is sent. */
 const IN_FLIGHT = 2
-/** Maximum characters in one statement. Larger statements would cost more memory and hardly save time. */
+/** Statements with more characters would cost more memory and hardly save time. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
-/** Groups concurrent operations of each kind, so that a statement has many rows. */
+/** Concurrent operations of one kind share a statement with many rows. */
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Adds a kind of operation. Without `maxQueued`, the store never rejects an operation because too many are queued. */
+  /** Without `maxQueued`, no operation is rejected because too many are queued. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {
@@ -26,7 +26,6 @@ export class StatementGroups {
     return group
   }
 
-  /** Resolves when no operation is queued or in commit. */
   async drained(): Promise<void> {
     await Promise.all(this.#all.map((group) => group.drained()))
   }
@@ -49,7 +48,7 @@ export class OtherNodes {
   readonly #node: string
   readonly #walks: RouteWalks
   #known: readonly (readonly string[])[] = []
-  /** Includes the features of dead nodes that still have a row. */
+  /** Nodes that are dead but still have a row count, too. */
   #knownToAny: readonly (readonly string[])[] = []
 
   constructor(database: Database, node: string, walks: RouteWalks) {
@@ -63,14 +62,13 @@ export class OtherNodes {
   }
 
   /**
-   * True if every node with a row knows the feature, even if its lease has expired. In an outage of the database every lease
-   * expires, and paused nodes may come back.
+   * Nodes whose lease has expired count too: in an outage of the database every lease expires, and paused nodes may come back.
    */
   isKnownToAbsent(feature: Feature): boolean {
     return this.#knownToAny.every((features) => features.includes(feature))
   }
 
-  /** Publishes how far this node has claimed each route, and reads what other nodes have published. */
+  /** Also publishes how far this node has claimed each route. */
   async look(): Promise<void> {
     const turns = this.#walks.turns()
     const highest = Math.max(0, ...Object.values(turns))
@@ -90,10 +88,7 @@ export class OtherNodes {
 
 const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
 
-/**
- * Nodes up to version 0.3 use one turn for all routes, and read it from `turn`. Without the turns of newer nodes, the jobs that
- * they queue would come first.
- */
+/** Nodes up to version 0.3 read one turn for all routes from `turn`. Without it, the jobs that they queue would come first. */
 const LOOK: Statement = {
   repeatable: true,
   name: 'look at other nodes',

@@ -29,11 +29,11 @@ export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'>
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Called with messages for the operator, for example that notifications do not arrive. */
+  /** Gets messages for the operator, for example that notifications do not arrive. */
   readonly onNote: (message: string) => void
 }
 
-/** Migrates the schema and connects. Rejects with a `DatabaseProblem` if the operator must fix something. */
+/** Rejects with a `DatabaseProblem` if the operator must fix something. Migrates the schema. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   await migratePostgres(options.url)
   const database = new Database(options)
@@ -51,8 +51,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 }
 
 /**
- * A failure must not prevent the start: a dump of the database locks the partitions until it ends, and jobs without a partition
- * go to the default one.
+ * A dump of the database locks the partitions until it ends. This must not prevent a start, because jobs without a partition go
+ * to the default one.
  */
 async function tryToKeepPartitions(
   database: Database,

@@ -1,6 +1,6 @@
 /**
- * The migrations of the Postgres schema for quotas (`migrations.ts` has the others). Nodes of versions 0.1 and 0.2 may still be
- * running, so nothing that they write or read is removed, and triggers count for them.
+ * The migrations of the Postgres schema for quotas. Nodes of versions 0.1 and 0.2 may still be running, so nothing that they
+ * write or read is removed, and triggers count for them.
  */
 
 /** Counts like `stored-bytes.ts`. Never change this text, because released migrations contain it. */
@@ -49,8 +49,8 @@ create index quota_deltas_by_account on quota_deltas (account);
 `
 
 /**
- * Says who counts an open job: the node that stores it, if it sets the bytes, or the trigger, for earlier nodes (-1). Earlier
- * jobs are null. Each migration that locks a busy table stands alone, because holding two locks could deadlock.
+ * The node that stores an open job counts it, if it sets the bytes, or the trigger does, for earlier nodes (-1). Earlier jobs
+ * are null. Each migration that locks a busy table stands alone, because holding two locks could deadlock.
  */
 const countOpenJobs = `
 alter table open_jobs add column bytes bigint;
@@ -66,8 +66,8 @@ create trigger count_open_job after insert on open_jobs
 `
 
 /**
- * Says who counts an outcome, like `countOpenJobs`. A job whose row was stored by the same transaction was never open, because
- * a node stores a job that is completed at once together with its outcome.
+ * The node or the trigger counts an outcome, as for open jobs. A job whose row was stored by the same transaction was never
+ * open, because a node stores a job that is completed at once together with its outcome.
  */
 const countStoredOutcomes = `
 alter table outcomes add column bytes bigint;

@@ -1,27 +1,23 @@
 /**
- * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert rows with
- * differences, called deltas, so that no two statements wait for each other. `expire` adds the deltas to the sums, which is
- * called folding. Quotas are summed by account and by the hour in the ID of the job, so that the sums of an hour can be deleted
- * with the partition of its jobs.
+ * The usage of accounts in Postgres, and what they have open and stored. Writes only insert rows with differences (deltas), so
+ * that no two statements wait for each other; `expire` adds (folds) the deltas to the sums. Quotas are summed by account and by
+ * the hour in the ID of the job, so that the sums of an hour can be deleted with the partition of its jobs.
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** One statement adds at most this many deltas to the sums. */
+/** One statement folds at most this many deltas. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
-/** The bytes of the request of a row in `open_jobs`. Nodes of version 0.2 do not store them in the row. */
+/** Nodes of version 0.2 do not store the bytes in the row. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/**
- * Deletes jobs with their outcomes and callbacks. Subtracts the stored bytes of those jobs that this statement itself deleted,
- * so that no other statement subtracts them too.
- */
+/** Only the statement that deletes a job subtracts its stored bytes. Outcomes and callbacks are deleted with the jobs. */
 export const deleteRows = (ids: readonly string[]): Sql => sql`
   with deleted_jobs as (
     delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes
@@ -37,21 +33,21 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
-/** Adds some deltas of usage to the sums, unless another node is doing this. Returns whether there may be more. */
+/** Does nothing while another node is folding. Returns whether there may be more deltas. */
 export async function foldUsage(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_USAGE)
   return Number(row?.folded) >= STEP
 }
 
-/** Waits until no node adds deltas to the sums, and keeps nodes from doing so until the end of the transaction. */
+/** No node folds deltas while a transaction has this lock. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
   text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
 }
 
 /**
- * $1 the account that is being deleted. The account's sums of an hour stay while it has jobs of that hour, because the deletion
- * of those jobs subtracts from them. Sums and deltas are deleted in one snapshot.
+ * $1 the account that is being deleted. Its sums of an hour stay while it has jobs of that hour, because the deletion of those
+ * jobs subtracts from them. Sums and deltas are deleted in one snapshot.
  */
 export const FORGET_QUOTAS: Statement = {
   name: 'forget quotas of account',
@@ -67,40 +63,37 @@ export const FORGET_QUOTAS: Statement = {
   delete from quota_sums where account = $1 and hour in (select hour from empty)`,
 }
 
-/** Adds some deltas of quotas to the sums, unless another node is doing this. Returns whether there may be more. */
+/** Does nothing while another node is folding. Returns whether there may be more deltas. */
 export async function foldQuotas(database: Database): Promise<boolean> {
   const [row] = await database.query(FOLD_QUOTAS)
   return Number(row?.folded) >= STEP
 }
 
 /**
- * Corrects the sums of open jobs that differ from `open_jobs`. Triggers count for nodes of version 0.2, but miss jobs that such
- * a node settled while the triggers were being created.
+ * Triggers count open jobs for nodes of version 0.2, but miss jobs that such a node settled while the triggers were being
+ * created. This corrects the sums.
  */
 export async function reconcileOpenJobs(database: Database): Promise<void> {
   await database.transaction(async ({ query }) => {
-    // With this lock, later statements see what an earlier correction wrote, so nothing is corrected twice.
+    // With this lock, nothing is corrected twice: later statements see what an earlier correction wrote.
     await query(LOCK_USAGE)
     await query(ALLOW_SCANS)
     await query(RECONCILE)
   })
 }
 
-/** Deletes the sums of hours whose partition is being dropped, in the caller's transaction. */
+/** The partition of these hours is dropped in the same transaction. */
 export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
-  // Adding deltas to the sums at the same time could restore the deleted sums.
+  // Folding at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   for (const table of ['quota_sums', 'quota_deltas']) {
     await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
   }
 }
 
-/**
- * Deletes the sums of hours without jobs. Such hours are left if a node of version 0.2 has dropped their partition or deleted
- * their last job.
- */
+/** Hours without jobs are left if a node of version 0.2 has dropped their partition or deleted their last job. */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
-  // Adding deltas to the sums at the same time could restore the deleted sums.
+  // Folding at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
@@ -108,9 +101,8 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 const HOUR_MS = 3_600_000
 
 /**
- * Moves deltas in one statement, so that readers always see each of them exactly once. Two concurrent statements never move the
- * same delta, because only one of them deletes it. Rows are locked in the order of the key, so that two statements cannot
- * deadlock.
+ * One statement moves the deltas, so that readers see each of them exactly once. Even two concurrent statements move each delta
+ * once, because only one of them deletes it. Rows are locked in the order of the key, so that two statements cannot deadlock.
  */
 const FOLD_USAGE: Statement = {
   repeatable: true,
@@ -163,7 +155,7 @@ const FOLD_QUOTAS: Statement = {
 /** Sequential scans are disabled (database.ts), but this correction reads all rows. */
 const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
 
-/** Reads jobs, sums and deltas in one snapshot, which has a job that is being accepted or settled in all of them or in none. */
+/** In one snapshot, a job that is being accepted or settled is in jobs, sums and deltas, or in none of them. */
 const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
@@ -190,7 +182,7 @@ const FORGET_HOURS = (table: string): Statement => ({
 
 /**
  * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot. Otherwise the delta of a job
- * that was just deleted could remain without the sum from which it is subtracted.
+ * that was just deleted could remain without its sum.
  */
 const FORGET_EMPTY_HOURS: Statement = {
   name: 'forget empty hours',

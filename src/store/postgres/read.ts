@@ -1,7 +1,4 @@
-/**
- * Reads jobs in Postgres for their accounts, and cached responses and the length of the queue. Concurrent calls share a
- * statement.
- */
+/** Reads jobs in Postgres, cached responses, and the length of the queue. Concurrent calls share a statement. */
 import { isJobId } from '../../job/job-id.ts'
 import { storedTextOf } from '../compressed-text.ts'
 import type { Expiry } from '../expiry.ts'

@@ -51,8 +51,8 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
 }
 
 /**
- * Informs the walks of this node (`route-walks.ts`) and the other nodes about jobs that returned to the queue. Each row has
- * `route` and `turn`. The turn is null if a node has claimed the job since.
+ * The walks of this node (`route-walks.ts`) and the other nodes must know that jobs returned to the queue. The turn in a row is
+ * null if the job does not wait.
  */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {

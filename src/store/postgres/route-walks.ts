@@ -1,7 +1,7 @@
 /**
- * Where the walks of this node start. Claimed jobs leave dead entries in the index of their route for as long as an older
- * snapshot exists, so each walk from the front would cost more than the one before. Instead, a walk starts at the route's
- * place, which moves back when this node learns that a job has joined the queue before it.
+ * Where the walks of this node start. Claimed jobs leave dead entries in the index of their route while an older snapshot
+ * exists, so each walk from the front would cost more than the one before. Instead, a walk starts at the route's place, which
+ * moves back when this node learns that a job has joined the queue before it.
  *
  * From time to time a walk starts at the front. It finds jobs of which the node was not notified, and jobs of nodes up to
  * version 0.3, which use one sequence of turns for all routes.
@@ -22,19 +22,16 @@ export interface Walk {
 
 export interface WalkEnd {
   readonly place: Place
-  /** True if the walk stopped before the end of the queue. */
+  /** False if the walk reached the end of the queue. */
   readonly stopped: boolean
-  /** True if the place is that of a job that the walk had to skip. */
+  /** The walk had to skip the job at this place. */
   readonly isPinned: boolean
 }
 
-/**
- * The next walk of a route from the front. It ends at the place where the previous walk has stopped, and may take several
- * claims.
- */
+/** A walk from the front may take several claims, until it reaches the place where the previous walk has stopped. */
 interface Whole {
   dueMs: number
-  /** The place that the walk must reach; null if none is in progress. */
+  /** Null if no walk from the front is in progress. */
   until: Place | null
   spentMs: number
 }
@@ -43,10 +40,10 @@ export class RouteWalks {
   readonly #places = new RoutePlaces()
   readonly #wholes = new Map<string, Whole>()
   readonly #walks = new Set<Walk>()
-  /** The turn up to which nodes of versions up to 0.3 have claimed jobs of any route. */
+  /** Nodes of versions up to 0.3 have claimed jobs of any route up to this turn. */
   #floor = 0
 
-  /** For statements that assign turns (`fair-order.ts`). */
+  /** `fair-order.ts` reads these turns. */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
@@ -56,7 +53,7 @@ export class RouteWalks {
     return Object.fromEntries(routes.map((route) => [route, this.#places.turn(route)]))
   }
 
-  /** Records how far other nodes have claimed each route. Jobs before these turns may still be queued. */
+  /** Jobs before these turns may still be queued. */
   reached(turns: Readonly<Record<string, number>>): void {
     for (const [route, turn] of Object.entries(turns)) this.#places.reached(route, turn)
   }
@@ -65,7 +62,7 @@ export class RouteWalks {
     this.#floor = turn
   }
 
-  /** Records that a job with this turn was queued. The route is null if it is not known. */
+  /** The route is null if it is not known. */
   joined(route: string | null, turn: number): void {
     for (const one of route === null ? [...this.#places.routes()] : [route]) this.#places.joined(one, turn)
     for (const walk of this.#walks) {
@@ -73,7 +70,6 @@ export class RouteWalks {
     }
   }
 
-  /** @param keepsPlace see `ClaimOfRoute` */
   begin(route: string, keepsPlace: boolean, steadyMs: number): Walk {
     const whole = this.#wholeOf(route)
     if (!keepsPlace && steadyMs >= whole.dueMs) {

@@ -20,7 +20,7 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** The stored node of an outcome that no node settled. No node can have this name. */
+/** No node settled the outcome. A node cannot have this name. */
 const NO_NODE = 'none'
 
 interface SettledJob {
@@ -30,7 +30,7 @@ interface SettledJob {
 
 export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   const { database, groups, notifications, others, onCommit } = parts
-  /** Jobs whose settlement may be committed although its response was lost. */
+  /** The settlements of these jobs may be committed although their responses were lost. */
   const unknown = new Set<string>()
   const settlements = groups.add<Settlement, SettledJob>({
     ...(onCommit && { onCommit }),
@@ -52,7 +52,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** If the commit is unknown, this rejects instead of repeating the statement, because the caller retries anyway. */
+/** An unknown commit rejects instead of being repeated, because the caller retries anyway. */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
@@ -70,9 +70,8 @@ async function settleOrMark(
 }
 
 /**
- * Returns the results in the order of the settlements.
- * @param unknown jobs that an earlier try may have settled although its results were lost. They count as `settled` if it did.
- * If the results of this try are lost too, the jobs that it settled are added
+ * @param unknown jobs that an earlier try may have settled although its results were lost; if it did, their result is
+ * `settled`. If the results of this try are lost too, the jobs that it settled are added
  */
 async function settleAll(
   database: Database,
@@ -109,14 +108,12 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
-/** Parses usage only if it contains a cost, because most usage does not. */
+/** Usage is parsed only if it contains a cost, because most usage does not. */
 const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
- * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits
- * for another. It reads the settlements from the CTE `s`. The CTE `freed` must have id, account, has_callback, deaths,
- * claimed_at_ms, reserved, was_open (1 or 0), and the bytes of the request.
- * @param node the parameter with the node
+ * Usage and quotas are added as new rows, so that no statement waits for another. The CTE `s` must have the settlements, and
+ * `freed` the id, account, has_callback, deaths, claimed_at_ms, reserved, was_open (1 or 0), and the bytes of the request.
  */
 export const STORE_OUTCOMES = (node: string) => `
   written as (
@@ -150,8 +147,8 @@ export const STORE_OUTCOMES = (node: string) => `
 /**
  * $1 node, then the columns of settlements, IDs first.
  *
- * Most rows have no node. So the planner expects few rows with a given node, and would search by node, through every dead row
- * of this node. `is not distinct from` cannot use the index of nodes, which prevents that. `is true` makes the planner look up
+ * Most rows have no node, so the planner expects few rows with a given node. It would search by node, through every dead row of
+ * this node. `is not distinct from` cannot use the index of nodes, which prevents that. `is true` makes the planner look up
  * claims in a hash, instead of scanning all of them for each job.
  */
 export const SETTLE = {
@@ -174,8 +171,8 @@ function notFreedValues(settlements: readonly Settlement[]): unknown[] {
 }
 
 /**
- * Tells why jobs were not freed: whether they exist, and whether this claim has settled them before. This is a separate
- * statement, because it opens every partition. With `limit 1`, the planner searches an index by ID.
+ * Tells whether jobs that were not freed exist, and whether this claim has settled them before. This is a separate statement,
+ * because it opens every partition. With `limit 1`, the planner searches an index by ID.
  */
 const NOT_FREED: Statement = {
   repeatable: true,

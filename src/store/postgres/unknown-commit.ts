@@ -10,8 +10,8 @@ const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * Runs a group together. If the database rejects it, runs each operation alone, because only one may be at fault. If the
- * database is unreachable, all operations fail.
+ * If the database rejects the group, each operation runs alone, because only one may be at fault. If the database is
+ * unreachable, all operations fail.
  */
 export async function eachAlone<Op, Result>(
   ops: readonly Op[],
@@ -32,8 +32,8 @@ export async function eachAlone<Op, Result>(
 export type Mode = 'first' | 'again'
 
 /**
- * Like `eachAlone`, for writes whose commit may be unknown: repeats `run` as `again` until the outcome is known. If the
- * database rejects the repeated group, for example because an account was deleted since, each operation runs alone as `again`.
+ * Repeats `run` as `again` until the outcome of the commit is known. If the database rejects the repeated group, for example
+ * because an account was deleted since, each operation runs alone as `again`.
  */
 export function eachAloneUntilKnown<Op, Result>(
   ops: readonly Op[],
@@ -52,7 +52,7 @@ export function eachAloneUntilKnown<Op, Result>(
 }
 
 /**
- * Runs `first`. If its commit is unknown, runs `again` until it succeeds or certainly fails. `again` must detect what `first`
+ * Runs `again` until it succeeds or certainly fails, if the commit of `first` is unknown. `again` must detect what `first`
  * stored, and do the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
 async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 /**
  * Ends what is over in SQLite: deletes expired data, in steps that are too small to delay other writes noticeably, and fails
- * queued jobs that have waited too long for model servers or whose deadline has passed.
+ * overdue jobs.
  */
 import { errorJson } from '../../job/job.ts'
 import { leastJobId } from '../../job/job-id.ts'
@@ -111,7 +111,7 @@ const overdueIn = (queue: string) => `
   limit ?3`
 export const FIND = overdueIn(`
       select id from jobs indexed by jobs_by_route where turn is not null and route = ?1`)
-/** Uses two indexes, because the index of lanes does not contain suspects. */
+/** The index of lanes does not contain suspects, so two indexes are needed. */
 export const FIND_OF_ACCOUNT = overdueIn(`
       select id from jobs indexed by jobs_in_lanes where turn is not null and deaths = 0 and account = ?2 and route = ?1
       union all
