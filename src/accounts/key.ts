@@ -51,7 +51,6 @@ function checksum(text: string): string {
 }
 
 const DAY_MS = 86_400_000
-/** This is a hundred years. */
 export const MOST_DAYS = 36_500
 
 interface IssueRequest {

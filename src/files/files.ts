@@ -25,7 +25,6 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** A step of a purge deletes at least this many bytes of a large file. */
 const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
@@ -93,7 +92,6 @@ interface FileWriterOptions {
   readonly clock: Pick<Clock, 'nowMs'>
 }
 
-/** Writes stay within the account's quota of stored bytes. */
 export class FileWriter {
   readonly #file: NewFile
   readonly #limits: QuotaLimits | null

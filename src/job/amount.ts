@@ -1,7 +1,7 @@
 /** Amounts of the currency. They are stored and counted in whole millionths; people write them as decimals. */
 
 const MICROS = 1_000_000
-/** Sums stop at this amount, because a model server may report any number of tokens. */
+/** Sums stop at the largest amount, because a model server may report any number of tokens. */
 export const MAX_COST = Number.MAX_SAFE_INTEGER
 
 export function sumOfCosts(one: number, other: number): number {
@@ -16,7 +16,6 @@ export function amountOf(micros: number): number {
   return micros / MICROS
 }
 
-/** The result is a decimal such as `1.50` or `0.000375`. */
 export function amountText(micros: number): string {
   const digits = String(micros).padStart(7, '0')
   const decimals = digits.slice(-6).replace(/0{1,4}$/, '')

@@ -21,7 +21,6 @@ export type Answer =
 
 export interface AnswerLimits {
   readonly maxDepth: number
-  /** Limits the work of the check (`StepBudget`). */
   readonly steps: number
 }
 
@@ -88,13 +87,10 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** White space around the text is outside of the bounds. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** The name of a language may follow the backticks of an opening fence. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
-/** A line with more indentation is not a fence. */
 const MAX_INDENT = 8
 
 const THOUGHTS = '<think>'

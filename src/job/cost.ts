@@ -9,7 +9,7 @@ import { formatParts, splitOptions } from './response-format.ts'
 /** Amounts of the currency per million tokens. */
 export interface Price {
   readonly input: number
-  /** If absent, `input` is the price. */
+  /** If absent, cached tokens cost as much as others. */
   readonly cached_input?: number | undefined
   readonly output: number
 }
@@ -30,21 +30,19 @@ export interface PricedModel {
 export interface UsedTokens {
   readonly input: number
   readonly output: number
-  /** These input tokens were cached. */
   readonly cached?: number
 }
 
 export interface PricedJob {
   readonly model: string
   readonly inputTokens: number
-  /** This is the stored form, which contains the options. */
   readonly responseFormatJson: string
 }
 
 /** Costs are computed in units of a millionth divided by this number. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** An answer without a limit of its length is estimated to have this many tokens. */
+/** An answer without a limit is estimated to have this many tokens. */
 export const USUAL_OUTPUT_TOKENS = 4096
 /** Parley adds an instruction to request JSON, and sends a request for a repair. Their tokens are estimated. */
 const INSTRUCTION_TOKENS = 256
@@ -60,7 +58,6 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
-/** The call got no answer. */
 export function costOfInput(price: number, input: number): number {
   return costOf({ input: price, output: 0 }, { input, output: 0 })
 }
@@ -103,7 +100,6 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** For calls without an answer. */
   get ofInput(): InputPrices {
     return new Map(
       [...this.#targets].flatMap(([model, [first]]) =>
@@ -112,7 +108,6 @@ export class Prices {
     )
   }
 
-  /** Returns null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
     return priced === undefined ? null : costOf(priced.price, tokens)

@@ -30,14 +30,11 @@ export interface CreateElement {
   readonly metadata: Metadata | null
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
-  /** `withRecord` explains this JSON object. */
   readonly recordJson?: string
   readonly priority: Priority | undefined
-  /** The deadline is this many seconds after the creation of the job. */
   readonly completeWithinS: number | undefined
-  /** The URL and headers have not been checked yet. */
+  /** The URL and headers are not checked yet. */
   readonly callback: Callback | null
-  /** These parts of the schema are not checked; null if all parts are. */
   readonly ignored: IgnoredKeywords | null
   /** The first violated rule of SPEC §2.2 to §2.4. Rules that need other settings than `PartLimits` are checked later. */
   readonly problem: Problem | null
@@ -128,7 +125,6 @@ function createElement(
   }
 }
 
-/** Integers in the schema keep every digit. */
 function formatJson(
   format: SingleCreate['response_format'],
   schema: string | null,

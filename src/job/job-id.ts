@@ -19,7 +19,6 @@ export function readJobId(text: string): string | null {
   return JOB_ID.test(lower) ? lower : null
 }
 
-/** These are the digit for the version in the third group, and the bits for the variant in the fourth. */
 const VERSION = 0x7000
 const VARIANT = 0x8000
 const COUNTER_LIMIT = 0x1000
@@ -75,16 +74,13 @@ export function jobIdMs(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
 
-/** The ID of a batch in requests and responses is this prefix and a UUID. */
 export const BATCH_PREFIX = 'batch_'
 
 export interface BatchOfJob {
-  /** The stored ID has no prefix. */
   readonly id: string
   readonly custom_id: string
 }
 
-/** Returns the stored ID; null if the text is not the ID of a batch. */
 export function readBatchId(text: string): string | null {
   return text.startsWith(BATCH_PREFIX) ? readJobId(text.slice(BATCH_PREFIX.length)) : null
 }

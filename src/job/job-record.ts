@@ -7,9 +7,7 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** The JSON text of a `Usage`. */
   readonly usageJson: string | null
-  /** Absent if it is not known whether the job waits. */
   readonly waitsForBudget?: boolean
 }
 
@@ -21,7 +19,6 @@ export type Include = (typeof INCLUDES)[number]
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
-/** The result is the `data` object of a response that reads a job. */
 export function jobRecordJson(
   record: JobRecord,
   include: readonly Include[] = [],

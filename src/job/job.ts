@@ -2,20 +2,19 @@
 
 import type { Priority } from './priority.ts'
 
-/** SPEC §2.5 explains the statuses. */
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'
 
-/** SPEC §2.3 explains the roles. A conversation may mix all of them. */
+/** A conversation may mix all of these roles (SPEC §2.3). */
 export const ROLES = ['system', 'developer', 'assistant', 'user'] as const
 export type Role = (typeof ROLES)[number]
 
-/** SPEC §2.3 explains messages. The content may be empty. */
+/** The content may be empty (SPEC §2.3). */
 export interface Message {
   readonly role: Role
   readonly content: string
 }
 
-/** SPEC §2.2 explains the format. The schema was checked when the job was created. */
+/** The schema was checked when the job was created (SPEC §2.2). */
 export type ResponseFormat =
   | { readonly format: 'text' }
   | { readonly format: 'json'; readonly schema?: SchemaObject }
@@ -30,15 +29,13 @@ export interface Callback {
   readonly url: string
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
-  /** The body also contains these (`job-record.ts`). */
   readonly include?: readonly ('usage' | 'metadata')[]
   /** An event contains only the job's ID and how the job ended. Without an event, SPEC §6 defines the body. */
   readonly event?: CallbackEvent
-  /** The job belongs to this W3C trace. */
   readonly traceparent?: string
 }
 
-/** The event `response.completed` has `of` `response`. `idPrefix` comes before the job ID. */
+/** In the event `response.completed`, `of` is `response`. `idPrefix` comes before the job ID. */
 export interface CallbackEvent {
   readonly of: string
   readonly idPrefix: string
@@ -77,10 +74,10 @@ export interface Job {
   /** `callbackText` writes this text; null if the job has no callback. */
   readonly callbackJson: string | null
   readonly createdAtMs: number
-  /** Either the counted tokens or an upper bound. */
+  /** An upper bound, unless the tokens were counted. */
   readonly inputTokens: number
   readonly priority?: Priority
-  /** A job that has not finished by this time fails. Without a deadline, this is absent. */
+  /** A job that has not finished by this time fails. */
   readonly deadlineMs?: number
   /**
    * Until the job finishes, this maximum counts as its cost, in millionths of the currency; absent if the model has no price.
@@ -90,7 +87,6 @@ export interface Job {
 
 /** A node holds this job. Every write about the job names the attempt, so that an earlier holder cannot change anything. */
 export interface ClaimedJob extends Job {
-  /** The number of claims so far, including this one. */
   readonly attempt: number
   /** The first crash counts if a node held the job, later ones only if the start of the job was recorded. */
   readonly crashCount: number
@@ -99,11 +95,10 @@ export interface ClaimedJob extends Job {
    * suspect, only other suspects matter.
    */
   readonly crashedAlone: boolean
-  /** `queue/earlier-runs.ts` defines this text; absent if no run has stored any. */
+  /** `queue/earlier-runs.ts` writes this text; absent if no run has stored any. */
   readonly earlierJson?: string
 }
 
-/** SPEC §7 explains these codes. */
 export type FailureCode =
   | 'timeout'
   | 'deadline_exceeded'
@@ -117,17 +112,12 @@ export type FailureCode =
 /** Callers see this error. It never contains a key or a header of an upstream. */
 export interface JobError {
   readonly code: FailureCode
-  /** A full sentence for people. */
   readonly message: string
-  /** Absent if there was no response. */
   readonly upstream_status?: number
-  /** At most a few hundred characters of the upstream's message. */
   readonly upstream_message?: string
-  /** Only `cancelled` has this. Versions up to 0.2.0 did not store it. */
+  /** Versions up to 0.2.0 did not store who cancelled a job. */
   readonly cancelled_by?: 'caller' | 'operator'
-  /** Only `validation_error` has these: how the answer violates the schema. */
   readonly errors?: readonly string[]
-  /** Only `validation_error` and `answer_not_checked` have the model's text. */
   readonly raw_text?: RawText
 }
 
@@ -138,7 +128,6 @@ export function rawTextJson(text: RawText): string {
   return typeof text === 'string' ? JSON.stringify(text) : text.json
 }
 
-/** This text is stored and sent unchanged. */
 export function errorJson(error: JobError): string {
   const { raw_text, ...rest } = error
   if (raw_text === undefined) return JSON.stringify(rest)
@@ -154,16 +143,14 @@ export type Outcome =
 export interface Usage {
   /** The target of the last call, as `upstream/model`; null if the last run made no call, or was stopped between calls. */
   readonly target: string | null
-  /** Upstreams counted these tokens, over all calls. */
+  /** Tokens are summed over all calls, as upstreams counted them. */
   readonly input_tokens: number
   readonly output_tokens: number
-  /** The upstream had cached this many of the input tokens. */
   readonly cached_input_tokens?: number
   /** The answer was truncated at a length limit. Versions up to 0.3 did not store this. */
   readonly finish_reason?: 'length'
   /** The cost of all calls, in millionths of the currency; absent if the model has no price. */
   readonly cost?: number
-  /** Failed calls count too. */
   readonly calls: number
   readonly cache_hit: boolean
   /** True if the answer is the result of a repair. A failed job has false. */

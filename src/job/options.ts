@@ -70,7 +70,7 @@ export type JobOptions = Static<typeof jobOptions>
 /** A job stores its options in this order. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** Returns null if the model server's error message names none of the job's options. */
+/** Returns null if the message of the model server names none of the options. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

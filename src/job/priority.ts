@@ -45,7 +45,6 @@ export class LowerTurns {
     return Math.floor(this.#credit[priority] / HIGHER)
   }
 
-  /** @param waits tells whether jobs of a lower priority wait */
   started(priority: Priority, jobs: number, waits: (lower: Priority) => boolean): void {
     this.#credit[priority] = Math.max(0, this.#credit[priority] - jobs * HIGHER)
     for (const lower of PRIORITIES) {

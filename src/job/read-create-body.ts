@@ -23,11 +23,9 @@ export interface ReadCreateBody {
   readonly maxDepth: number
   readonly maxJobs: number
   readonly limits: PartLimits
-  /** The fingerprint includes the route; null to compute no fingerprint. */
   readonly fingerprintRoute: string | null
 }
 
-/** Ajv reports this about a body of the wrong shape. */
 export interface ShapeError {
   readonly keyword: string
   readonly instancePath: string
@@ -35,7 +33,6 @@ export interface ShapeError {
   readonly message: string
 }
 
-/** The fingerprint is null without an Idempotency-Key. */
 export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
@@ -49,7 +46,6 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
-  /** Only a body below `/v1` has this problem: the field and the rule that it violates. */
   | { readonly kind: 'wrong field'; readonly problem: string }
 
 /** The HTTP server uses the same options, so that small and large bodies get the same errors. */

@@ -8,13 +8,10 @@ import type { SchemaObject } from './job.ts'
 /** Parsed schemas take about twenty times as much memory as this many characters. */
 const MAX_REMEMBERED = 512 * 1024
 
-/** A call to a model server needs these facts about a schema. */
 export interface SchemaFacts {
   /** True if the schema meets the rules of OpenAI's strict structured outputs. */
   readonly strict: boolean
-  /** True if every valid answer is an object. */
   readonly isObject: boolean
-  /** JSON pointers to parts of the schema that are not checked. */
   readonly ignored?: readonly string[]
 }
 

@@ -9,7 +9,6 @@ import type { Metadata } from './request.ts'
 
 export type FormatParts =
   | { readonly kind: 'text' }
-  /** Any JSON value is valid. */
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
@@ -39,10 +38,7 @@ export function formatParts(storedJson: string): FormatParts {
   return ANY_JSON
 }
 
-/**
- * Options become the first member.
- * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
- */
+/** @param formatJson an accepted `response_format` as `JSON.stringify` writes it */
 export function withOptions(formatJson: string, options: JobOptions): string {
   const given = OPTION_NAMES.filter((name) => options[name] !== undefined && !isEmpty(options[name]))
   if (given.length === 0) return formatJson
@@ -72,7 +68,6 @@ export function withBatch(recordJson: string | undefined, batch: BatchOfJob): st
   return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
 }
 
-/** Returns null if the job is not a line of a batch. */
 export function batchOf(storedJson: string): BatchOfJob | null {
   const { recordJson } = splitRecord(storedJson)
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
@@ -92,7 +87,6 @@ export function traceparentOf(storedJson: string): string | null {
   return traceJson === null ? null : JSON.parse(traceJson)
 }
 
-/** Metadata becomes the first member. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }

@@ -9,26 +9,23 @@ import type { FormatParts } from './response-format.ts'
 export interface ReceiptFormat {
   readonly form: FormatParts['kind']
   readonly strict?: boolean
-  /** JSON pointers to parts of the schema that were not checked. */
   readonly ignored?: readonly string[]
 }
 
 export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 
 export interface EarlierUsage {
-  /** Includes calls that are not in `records`. */
+  /** The number includes calls that are not in `records`. */
   readonly calls: number
-  /** Only the latest calls, as receipts contain them. */
+  /** Receipts contain only the latest calls. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
   /** Versions up to 0.3 did not store this. */
   readonly cachedTokens?: number
-  /** Versions up to 0.3 did not store this. It is absent if the model has no price. */
   readonly cost?: number
   /** Versions up to 0.4.0 did not store this. It is absent for text. */
   readonly format?: ReceiptFormat
-  /** This answer must be repaired. */
   readonly repair?: unknown
 }
 
@@ -70,7 +67,6 @@ export function receiptOfEarlier<Call, Repair>(
 export const CACHE_HIT_USAGE: Usage = { ...NO_USAGE, cache_hit: true }
 /** A job whose model has a price always stores a cost. */
 export const FREE_CACHE_HIT_USAGE: Usage = { ...CACHE_HIT_USAGE, cost: 0 }
-/** `queue/outcome-and-receipt.ts` writes receipts of the same form. */
 export const CACHE_HIT_RECEIPT_JSON = JSON.stringify({ form: 'text', calls: [] })
 
 export function overdueResult(
@@ -101,9 +97,7 @@ export function isCancelledError(errorJson: string | null): boolean {
 interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
-  /** The cost of a call with these tokens; null if the model has no price. */
   readonly inputCost: number | null
-  /** `queue/earlier-runs.ts` defines this text; null if no run has stored any. */
   readonly earlierJson: string | null
 }
 

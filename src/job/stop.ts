@@ -13,7 +13,6 @@ export interface StopListener {
 }
 
 export interface StopSignal {
-  /** Null until the job is stopped. */
   readonly reason: StopReason | null
   /** The listener is called once, but never if the job was stopped before. */
   listen(listener: StopListener): void

@@ -7,7 +7,7 @@ export interface Tier {
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** Each node counts the jobs of an account by itself. */
+  /** Each node counts for itself. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
   readonly maxOutputTokens: number | null
@@ -15,14 +15,10 @@ export interface Tier {
   readonly priorities: ReadonlySet<Priority>
   /** While jobs are queued, accounts share slots in proportion to their weights. */
   readonly weight: number
-  /** Tokens are input plus output. */
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
-  /** The unit is a millionth of the currency. */
   readonly maxMonthlyCost: number | null
-  /** Decides about jobs that do not fit under the cost cap. */
   readonly overCap: 'reject' | 'wait'
-  /** Queued and assigned jobs count. */
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null
   readonly maxFiles: number

@@ -35,10 +35,7 @@ export interface AccountStore {
   /** Returns false if the account does not exist. Accepted jobs keep their tier. */
   setTier(account: string, tier: string): Promise<boolean>
 
-  /**
-   * Rejects new jobs of the account; null ends this. A suspended account keeps its earlier time. Returns false if it does not
-   * exist.
-   */
+  /** Null ends the suspension. A suspended account keeps its earlier time. Returns false if the account does not exist. */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
   /** Does not change other caps. Returns false if the account does not exist. */
@@ -64,7 +61,6 @@ export type OwnCap = number | 'none' | null
 
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
-  /** Input and output tokens count. */
   readonly monthlyTokens: OwnCap
   /** The unit is a millionth of the currency. If absent, the tier's cap applies. */
   readonly monthlyCost?: OwnCap
@@ -76,7 +72,7 @@ export interface NewKey {
   readonly id: string
   readonly hash: string
   readonly account: string
-  /** The tier of a new account. If the account exists, this must be its tier. */
+  /** If the account exists, this must be its tier. */
   readonly tier: string
   /** Becomes the signing secret of a new account. */
   readonly secret: string
@@ -114,7 +110,7 @@ export interface KeyRecord {
   readonly createdAtMs: number
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
-  /** The key was last used in the hour that starts then. The latest uses may be missing. */
+  /** The start of the hour of the last use. The latest uses may be missing. */
   readonly usedAtMs: number | null
   readonly suspendedAtMs: number | null
   readonly webhookUrl: string | null
@@ -123,16 +119,13 @@ export interface KeyRecord {
 
 export interface KeySearch {
   readonly account?: string
-  /** Selects keys created before this one, the last of the previous page. */
   readonly beforeKeyId?: string
   readonly limit: number
 }
 
 export interface AccountPage {
-  /** Selects accounts after this name, the last of the previous page. */
   readonly after?: string
   readonly limit: number
-  /** Decides which keys have expired. */
   readonly nowMs: number
 }
 
@@ -150,11 +143,9 @@ export interface AccountRecord {
 
 export interface Secrets {
   readonly current: string
-  /** The last rotation replaced this secret. */
   readonly previous: { readonly secret: string; readonly rotatedAtMs: number } | null
 }
 
-/** The server's settings have one more admin token, which is not stored. */
 export interface AdminTokenStore {
   /** Returns `name taken`, and stores nothing, if a token that was not revoked has the name. */
   createAdminToken(token: NewAdminToken): Promise<'created' | 'name taken'>
@@ -168,7 +159,6 @@ export interface AdminTokenStore {
 
 export interface NewAdminToken {
   readonly id: string
-  /** The audit log shows this name. */
   readonly name: string
   readonly hash: string
   /** A read-only token can neither change anything nor read the contents of jobs. */

@@ -142,7 +142,6 @@ function capCell(cap: OwnCap): number | null {
   return cap === 'none' ? NO_CAP : cap
 }
 
-/** Keeps the value of the column if the cap does not change. */
 function newCell(cap: OwnCap | undefined, column: Sql): Sql {
   return cap === undefined ? column : sql`${capCell(cap)}`
 }

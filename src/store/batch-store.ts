@@ -9,7 +9,7 @@ export const OPEN_STATUSES = ['validating', 'in_progress', 'cancelling'] as cons
 export const ENDED_STATUSES = ['completed', 'failed', 'expired', 'cancelled'] as const
 export type BatchStatus = (typeof OPEN_STATUSES | typeof ENDED_STATUSES)[number]
 
-/** Limits the batches that fail at once. These count in no quota, and each may store 256 KiB of problems. */
+/** Batches that fail at once count in no quota, and each may store 256 KiB of problems. */
 export const MAX_STORED_BATCHES = 10_000
 
 export interface BatchStore {
@@ -29,7 +29,6 @@ export interface BatchStore {
     maxStored?: number,
   ): Promise<string | null>
 
-  /** Returns null for a batch of another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
   findAnyBatch(batchId: string): Promise<StoredBatch | null>
@@ -70,7 +69,7 @@ export interface NewBatch {
   readonly account: string
   readonly inputFileId: string
   readonly endpoint: string
-  /** The store does not interpret this text, which describes the batch. */
+  /** The store does not interpret this text. */
   readonly aboutJson: string
   readonly createdAtMs: number
   /** No line runs after this time. */
@@ -81,10 +80,10 @@ export interface StoredBatch extends NewBatch {
   readonly version: number
   readonly status: BatchStatus
   readonly cancellingAtMs: number | null
-  /** Null until the file has content. Callers cannot read the file before the batch has ended. */
+  /** The file is created when it gets content. Callers cannot read it before the batch has ended. */
   readonly outputFileId: string | null
   readonly errorFileId: string | null
-  /** The store does not interpret this text. It is empty at first. */
+  /** The store does not interpret this text, which is empty at first. */
   readonly progressJson: string
 }
 
@@ -104,7 +103,6 @@ export interface JobRequest {
 export interface BatchSearch {
   readonly account?: string
   readonly onlyOpen?: boolean
-  /** Selects batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
   readonly limit: number
 }
@@ -116,30 +114,28 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** This step writes the results of these jobs to the files. */
+  /** The step writes the results of these jobs to the files. */
   readonly endedJobIds: readonly string[]
   /** The batch no longer needs these idempotency keys. */
   readonly forgottenKeys: readonly string[]
   readonly output: FileExtension | null
   readonly errors: FileExtension | null
   readonly nowMs: number
-  /** Null keeps the batch open. */
   readonly end: BatchEnd | null
 }
 
-/** The content is appended to the file. If the file does not exist, it is created. */
+/** The file is created if it does not exist. */
 export interface FileExtension {
   readonly fileId: string
   readonly content: Uint8Array
 }
 
 export interface BatchEnd {
-  /** The batch is deleted then. */
   readonly removeAtMs: number
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
-  /** From this step on, this callback is pending under the ID of the batch. It reports the end of the batch. */
+  /** The callback reports the end of the batch, and is pending under the ID of the batch from this step on. */
   readonly callback: string | null
 }
 

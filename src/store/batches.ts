@@ -121,7 +121,7 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   deleteBatchesOf: write(function* (account: string): Steps<void> {
-    // On Postgres, this waits for a step that is being stored, so the next statement sees the lines of that step.
+    // On Postgres, the deletion waits for a step that is being stored, so the next statement sees the lines of that step.
     const deleted = yield sql`delete from batches where account = ${account} returning id`
     if (deleted.length === 0) return
     yield sql`delete from batch_lines where batch_id ${isOneOf(deleted.map((row) => textOf(row, 'id')))}`
@@ -151,7 +151,6 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 })
 
-/** @param owe stores the callback that reports the end of the batch */
 export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
   write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step

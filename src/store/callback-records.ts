@@ -29,7 +29,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
   const columns = sql`c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way,
     c.attempts, substr(${job.request}.callback, 1, ${raw(URL_PREFIX)}) as callback_prefix, ${job.status} as status`
 
-  /** This is the rule of `expiresAtMs` as SQL. */
+  /** The condition applies the rule of `expiresAtMs`. */
   const isReadable = ({ nowMs, retentionMs }: Expiry, settledAtMs: Sql) =>
     sql`${settledAtMs} + ${dialect.greatest(sql`${retentionMs}`, sql`j.cache_ttl_s * 1000`)} > ${nowMs}`
 
@@ -215,7 +215,6 @@ export function readDueCallback(row: Row): DueCallback {
   }
 }
 
-/** The account's secrets are null if the account was deleted. */
 export function readCallbackBody(row: Row): CallbackBody {
   const callback: Callback = JSON.parse(textOf(row, 'callback'))
   return {

@@ -5,10 +5,7 @@ import type { Secrets } from './account-store.ts'
 import type { Page } from './chunked-search.ts'
 import type { Expiry } from './expiry.ts'
 
-/**
- * A store reads bodies of at most this many bytes at once, because all of them may not fit into memory. It reads a larger body
- * alone.
- */
+/** All bodies may not fit into memory, so one read returns at most this many bytes, or a single larger body. */
 export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
@@ -26,7 +23,7 @@ export interface CallbackStore extends CallbackRecords {
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Returns false and changes nothing if the attempt is already recorded, the callback was taken again, or its job was deleted.
+   * Returns false and changes nothing if the attempt was recorded before, the callback was taken again, or its job was deleted.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
@@ -40,7 +37,7 @@ export interface CallbackStore extends CallbackRecords {
   callbackDepth(): Promise<CallbackDepth>
 }
 
-/** What operators do with callbacks, also from another process while a server is running. */
+/** Operators also use these methods from another process, while a server is running. */
 export interface CallbackRecords {
   /** Returns callbacks, newest job first. The cost is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
@@ -82,7 +79,6 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/** A higher number of attempts shows that the callback has changed since. */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
@@ -90,15 +86,14 @@ export interface TakenBefore {
 
 export interface DueCallback {
   readonly jobId: string
-  /** Starts at 1. The record of the result must name this attempt. */
+  /** Attempts are numbered from 1. The record of the result must name the attempt. */
   readonly attempt: number
   /** The place in the retry schedule. Replays restart the schedule. Attempts that a shutdown aborted do not count. */
   readonly tries: number
   readonly account: string
   readonly url: string
-  /** The stored bytes of the callback and of the outcome. */
   readonly bodyBytes: number
-  /** The job finished then, or the callback was last replayed then. */
+  /** The callback has been pending since its job finished or since its last replay. */
   readonly owedSinceMs: number
 }
 
@@ -108,7 +103,6 @@ export interface CallbackBody {
   readonly callback: Callback
   readonly view: JobRecord
   readonly endedAtMs: number
-  /** Null if the account was deleted. */
   readonly secrets: Secrets | null
 }
 
@@ -126,14 +120,13 @@ export type CallbackNext =
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
 export interface CallbackAttempt {
-  /** Starts at 1. A number is missing if a process ended before it recorded the attempt. */
+  /** Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
   readonly status: number | null
-  /** Tells why there was no response. */
   readonly error: string | null
-  /** The first 1 KiB of the response body. */
+  /** At most 1 KiB of the response body is stored. */
   readonly answer: string | null
 }
 
@@ -150,7 +143,6 @@ export type CallbackState = (typeof CALLBACK_STATES)[number]
 export interface CallbackFilter {
   readonly state?: CallbackState
   readonly account?: string
-  /** Selects callbacks of earlier jobs than this one, the last of the previous page. */
   readonly beforeJobId?: string
   readonly limit: number
 }
@@ -171,7 +163,7 @@ export interface CallbackSummary {
   readonly state: CallbackState
   /** An attempt in progress counts. */
   readonly attempts: number
-  /** Null unless the callback waits for its next attempt. */
+  /** The time is null while an attempt is in progress. */
   readonly dueAtMs: number | null
   readonly endedAtMs: number | null
   readonly last: CallbackAttempt | null
@@ -182,21 +174,20 @@ export interface CallbackDetails extends CallbackSummary {
   /** Values may be secrets of the receiver, so only the names are returned. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
-  /** The kind of event that the body reports, such as `response`; null for the callback of a job. */
+  /** The kind of event in the body, such as `response`; null for the callback of a job. */
   readonly event: string | null
   readonly inProgress: boolean
-  /** The oldest attempts come first. They are deleted when the log exceeds `MAX_ATTEMPTS_LENGTH`. */
+  /** The oldest attempts come first. */
   readonly log: readonly CallbackAttempt[]
 }
 
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** The earliest due time of a pending callback. */
   readonly earliestDueMs: number | null
 }
 
 export const MAX_COUNTED = 10_000
 
-/** The log of a callback has at most this many characters. */
+/** When the log of a callback has more characters, its oldest attempts are deleted. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

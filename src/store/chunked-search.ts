@@ -26,7 +26,6 @@ export interface Page<T> {
   readonly items: readonly T[]
   /** False if the search stopped at `MAX_SCANNED` rows, so that there may be more matches. */
   readonly complete: boolean
-  /** The next page starts before this ID; null at the end. */
   readonly next: string | null
 }
 

@@ -31,7 +31,6 @@ const compressOnThread = promisify(zstdCompress)
 export interface StoredText {
   readonly plain: string | null
   readonly compressed: Uint8Array | null
-  /** The size of a compressed text before compression. */
   readonly bytes: number | null
 }
 
@@ -41,7 +40,7 @@ export function storedText(text: string | null, fromBytes: number): StoredText {
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
 }
 
-/** Like `storedText`, on a thread of libuv's pool. */
+/** The compression runs on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
   return whole === null
@@ -54,7 +53,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // UTF-8 has at most three bytes for each UTF-16 unit.
+  // A UTF-16 unit has at most three bytes in UTF-8.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -67,7 +66,6 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
 /** A store may select a compressed text as base64 with this prefix. No JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
-/** Reads a column that was selected with `Dialect.text`. */
 export function storedTextOf(row: Row, column: string): string {
   return decompressed(row[column]) ?? textOf(row, column)
 }
@@ -100,7 +98,7 @@ interface Handle {
   ): void
 }
 
-/** Texts share an output buffer of this size. A larger text gets a separate one. */
+/** Texts share an output buffer of this size. A larger text gets a separate buffer. */
 const KEPT_BYTES = 262_144
 
 /**
@@ -139,7 +137,7 @@ class ZstdContext {
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 
-  /** Returns a buffer that is larger than zstd's output for any text of this size. */
+  /** The buffer is larger than zstd's output for any text of this size. */
   #outputFor(bytes: number): Buffer {
     const most = bytes + (bytes >> 8) + 1024
     if (most > KEPT_BYTES) return Buffer.allocUnsafeSlow(most)

@@ -11,9 +11,9 @@ export function notEmpty(place: string): DatabaseProblem {
 }
 
 export interface DatabaseCheck {
-  /** Contains no password. */
+  /** The description contains no password. */
   readonly description: string
-  /** A server with one of these problems does not start. */
+  /** A server does not start on a database with these problems. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }

@@ -14,13 +14,12 @@ export interface Dialect {
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** For statements in which the database cannot infer the type of the parameter. */
+  /** The parameter has a type, for statements in which the database cannot infer it. */
   jobId(id: string): Sql
 
-  /** A condition for the column before it, as in `id ${anyOf(ids)}`. */
+  /** The condition follows a column, as in `id ${anyOf(ids)}`. */
   anyOf(jobIds: readonly string[]): Sql
 
-  /** Selects the IDs as `id`. */
   idsOf(jobIds: readonly string[]): Sql
 
   /** Selects `open_jobs`, `stored_bytes` and `reserved`. An account without a row has none. */
@@ -29,7 +28,7 @@ export interface Dialect {
   /** Joins the columns of `quotaUseOf`, as `q`, to rows of accounts `a`. */
   readonly joinQuotaUse: Sql
 
-  /** A condition for the column before it, like `anyOf`. */
+  /** The condition follows a column, like `anyOf`. */
   isOneOf(texts: readonly string[]): Sql
 
   /**
@@ -40,12 +39,11 @@ export interface Dialect {
 
   pairsOf(ones: readonly string[], others: readonly string[]): Sql
 
-  /** Selects the columns `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 
   readonly liveNodes: Sql
 
-  /** Counts queued and held jobs. Counting may stop at `MAX_OPEN_COUNTED`. */
+  /** Queued and held jobs count. Counting may stop at `MAX_OPEN_COUNTED`. */
   openJobsOf(account: Value): Sql
 
   /** Selects `USAGE_COLUMNS`, summed by account, month and model. */
@@ -63,7 +61,7 @@ export interface Dialect {
    */
   joinJob(id: Sql): Sql
 
-  /** Columns of a joined job that are in different tables in the two stores. */
+  /** These columns are in different tables in the two stores. */
   readonly job: {
     /** `request` is the row with the texts, `queued` the row with the job's place in the queue. */
     readonly request: Sql
@@ -89,7 +87,6 @@ export interface Dialect {
   /** Selects and locks the keys of failed callbacks `c` with their jobs `j`, except those that another replay has locked. */
   failedCallbacks(condition: Sql, limit: number): Sql
 
-  /** `failedCallbacks` selects this column. */
   readonly callbackKey: Sql
 
   openJobs(which: CancelJobs, limit: number): Sql
@@ -106,6 +103,6 @@ export interface Dialect {
   /** The condition may use `id` and `turn`. Returns how many jobs it settled. */
   cancel(condition: Sql, outcome: CancelledOutcome): Steps<number>
 
-  /** @param rows rows of finished jobs with `id`, `settled_at_ms` and `claimed_at_ms` */
+  /** @param rows must have `id`, `settled_at_ms` and `claimed_at_ms` */
   deleteJobs(rows: readonly Row[]): Steps<void>
 }

@@ -6,7 +6,7 @@ export interface Expiry {
   readonly retentionMs: number
 }
 
-/** Returns when a finished job expires, unless its callback is pending. */
+/** A job does not expire while its callback is pending. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }

@@ -25,13 +25,12 @@ export interface FileStore {
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
-  /** Makes the file readable. Returns null if the file or its account no longer exists. */
+  /** Returns null if the file or its account no longer exists. */
   completeFile(fileId: string, about: AboutFile): Promise<StoredFile | null>
 
   /** Returns null if the file does not exist, is incomplete, belongs to another account, or has expired. */
   findFile(account: string, fileId: string, nowMs: number): Promise<StoredFile | null>
 
-  /** Returns files in the order of creation, or newest first. */
   listFiles(search: FileSearch): Promise<StoredFile[]>
 
   /** Returns null after the last piece, or if the file was deleted. */
@@ -40,7 +39,6 @@ export interface FileStore {
   /** Makes the file unreadable, and `purgeFiles` deletes its content. Returns whether the account had this file. */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
-  /** Unfinished files are deleted, too. */
   deleteFilesOf(account: string): Promise<void>
 
   /**
@@ -60,7 +58,6 @@ export interface NewFile {
 export interface AboutFile {
   readonly filename: string
   readonly purpose: string
-  /** Null if the file never expires. */
   readonly expiresAtMs: number | null
 }
 
@@ -71,7 +68,6 @@ export interface StoredFile extends NewFile, AboutFile {
 export interface FileSearch {
   readonly account: string
   readonly purpose?: string
-  /** Selects files after this one, the last of the previous page. */
   readonly afterFileId?: string
   readonly newestFirst: boolean
   readonly limit: number

@@ -5,7 +5,6 @@
  */
 import { StoreUnavailable } from './store.ts'
 
-/** An operation failed although others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 
@@ -14,13 +13,12 @@ export class Failed {
   }
 }
 
-/** Timers of Node cannot be shorter. */
+/** A timer of Node cannot be shorter. */
 const MIN_WAIT_MS = 1
 /** A group with this many operations is sent without waiting, because more would save little. */
 const ENOUGH = 16
 
 export interface SubmitOptions {
-  /** The operation may be rejected if too many are queued. */
   readonly sheddable?: boolean
   /**
    * The operation may wait this long for others, unless the group has `ENOUGH` operations or gets one that must not wait. The
@@ -36,13 +34,11 @@ export interface GroupCommitOptions<Op, Result> {
    * How many commits run at once. If there is more than one, a database that commits serially never waits for this event loop.
    */
   readonly inFlight: number
-  /** A limit keeps transactions short. */
   readonly maxGroup: number
   /** Limits the total weight of a group. An operation that weighs more than `max` forms its own group. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
   /** If more operations are queued or in commit, sheddable ones are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
-  /** Gets the size of each committed group and the duration of the commit. */
   readonly onCommit?: (size: number, ms: number) => void
 }
 
@@ -54,7 +50,7 @@ export class GroupCommit<Op, Result> {
   #groupsInCommit = 0
   #opsInCommit = 0
   #scheduled = false
-  /** The shortest wait of the gathering group; 0 to send it as soon as possible. */
+  /** The shortest wait in the gathering group; 0 to send the group as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
   /** A shorter wait adds a timer, so that a later operation cannot extend the wait of an earlier one. */
   #timers: NodeJS.Timeout[] = []
@@ -64,7 +60,6 @@ export class GroupCommit<Op, Result> {
     this.#options = options
   }
 
-  /** Resolves when the group of the operation is committed. */
   submit(op: Op, { sheddable = false, mayWaitMs = 0 }: SubmitOptions = {}): Promise<Result> {
     const { maxQueued } = this.#options
     if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
@@ -140,7 +135,7 @@ export class GroupCommit<Op, Result> {
   }
 }
 
-/** Returns how many operations fit within the weight limit; at least one. */
+/** At least one operation is sent, even if it exceeds the weight limit. */
 function sizeByWeight<Op>(
   ops: readonly Op[],
   most: number,

@@ -2,7 +2,7 @@
  * Held requests: the part of the storage contract with which a repeated request joins the job of the earlier one. `accept`
  * stores them like idempotency keys. Their keys contain a space, so they never equal the key of a caller.
  */
-/** Matches the state of a request whose callers have all left, with SQL's `like`. */
+/** The state of a request whose callers have all left matches this SQL `like` pattern. */
 export const NO_CALLERS = '{"callers":[]%'
 export const MAX_EQUAL = 100
 
@@ -25,7 +25,7 @@ export interface HeldRequestStore {
     nowMs: number,
   ): Promise<HeldRequest[]>
 
-  /** Returns whether the state was `expected`, and is now replaced. Each state is unique, so a second call returns the same. */
+  /** Returns false if the state was not `expected`. Each state is unique, so a second call returns the same. */
   changeHeldRequest(account: string, key: string, expected: string, state: string): Promise<boolean>
 
   /** Each request is named by its account and the key at the same index. A second call changes nothing. */

@@ -44,7 +44,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // With the lock, the stored usage is that of the run that is cancelled.
+    // With the lock, the stored usage is that of the cancelled run.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const inputTokens = counted ?? numberOf(job, 'input_tokens')

@@ -47,13 +47,10 @@ export interface JobSearch {
   readonly account?: string
   readonly status?: Status
   readonly model?: string
-  /** Selects jobs with all of these pairs. */
   readonly metadata?: Metadata
-  /** Jobs that were created at this time are included. */
   readonly fromMs?: number
-  /** Jobs that were created at this time are excluded. */
+  /** Jobs that were created at this time are left out. */
   readonly toMs?: number
-  /** Selects jobs before this one, the last of the previous page. */
   readonly beforeJobId?: string
   readonly limit: number
   readonly expiry: Expiry
@@ -63,7 +60,6 @@ export interface JobPage {
   readonly jobs: readonly JobSummary[]
   /** False if the search stopped at `MAX_SCANNED` jobs, so that there may be more matches. */
   readonly complete: boolean
-  /** The `beforeJobId` of the next page; null at the end. */
   readonly next: string | null
 }
 
@@ -74,7 +70,7 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** The last claim; null if the job was never claimed, or if the time is no longer stored. */
+  /** The time is null if the job was never claimed, or if it is no longer stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number

@@ -38,10 +38,9 @@ export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** The stored metadata must contain these texts. */
   readonly pairTexts: readonly string[]
   readonly fromId: string
-  /** The scan goes down from this ID, without it. */
+  /** The scan goes from newer to older jobs, and starts before this ID. */
   readonly beforeId: string
   readonly rows: number
 }

@@ -3,7 +3,6 @@
  * are no other nodes, and a lock on the file replaces the lease.
  */
 
-/** A node's hold on a job. */
 export interface Claim {
   readonly jobId: string
   readonly attempt: number
@@ -62,13 +61,12 @@ export interface NodeStore {
    */
   revertCrashes(): Promise<number>
 
-  /** Returns nodes without a lease that have unconfirmed crashes. */
   absentNodes(): Promise<string[]>
 
   /**
-   * Confirms crashes of nodes that have been absent for `absentMs` since, so that jobs may fail because of them. If the node
-   * comes back before a job has finished, its crash is still reverted. On SQLite, crashes are confirmed at once, because the
-   * new process proves that the previous one has exited.
+   * Confirms crashes of nodes that have been absent for `absentMs` since their crash, so that jobs may fail because of them. A
+   * crash is still reverted if the node comes back before the job has finished. On SQLite, crashes are confirmed at once,
+   * because the new process proves that the previous one has exited.
    */
   confirmCrashes(nodes: readonly string[], absentMs: number): Promise<void>
 
@@ -100,8 +98,8 @@ export interface Leases extends Pick<NodeStore, 'renew'> {
 
 /** Events may be late or lost, because nodes also poll. */
 export interface NodeEvents {
-  /** Jobs may have been queued on this route, or on any route if it is null. */
+  /** The route is null if jobs may have been queued on any route. */
   readonly jobsWaiting: (route: string | null) => void
-  /** Another node settled jobs for which this node has or had a pending response. */
+  /** Pending responses on this node wait, or waited, for these jobs. */
   readonly settled: (jobIds: readonly string[]) => void
 }

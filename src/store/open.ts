@@ -23,7 +23,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** For the thread that renews leases. Only Postgres has leases. */
+/** Only Postgres has leases. */
 export async function openLeases(
   url: string,
   options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
@@ -52,7 +52,6 @@ export async function lookUpSecrets(url: string, account: string): Promise<Secre
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Returns how many migrations it applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')

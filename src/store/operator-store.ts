@@ -60,7 +60,7 @@ export interface AdminActionStore {
 export interface CancelJobs {
   readonly account: string
   readonly running: boolean
-  /** Jobs from this ID on are left out, so that new jobs do not prolong the action indefinitely. */
+  /** Later jobs are left out, so that new jobs do not prolong the action indefinitely. */
   readonly beforeJobId: string
   readonly limit: number
   readonly nowMs: number
@@ -72,9 +72,8 @@ export type AccountDeleted = 'deleted' | 'has open jobs' | 'unknown'
 
 export interface DeletedJobs {
   readonly deleted: number
-  /** Jobs that were not deleted, because they are unfinished. */
+  /** The account still has this many unfinished jobs. */
   readonly open: number
-  /** Continue after this ID; null at the end. */
   readonly next: string | null
 }
 
@@ -104,13 +103,12 @@ interface AuditFields {
   /** The ID is a UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly atMs: number
-  /** For example `root@db1 (command line)` or `alice from 10.0.0.7 (admin API)`. */
+  /** An example is `alice from 10.0.0.7 (admin API)`. */
   readonly who: string
-  /** For example `cancel a job`. */
+  /** An example is `cancel a job`. */
   readonly what: string
-  /** The action was about this job, batch, key or admin token. */
   readonly target: string | null
-  /** This never contains secrets or contents of jobs. */
+  /** The details never contain secrets or contents of jobs. */
   readonly detailsJson: string
 }
 
@@ -123,13 +121,12 @@ export type AccountOf = { readonly ofJob: string } | { readonly ofBatch: string 
 
 export interface AuditEntry extends AuditFields {
   readonly account: string | null
-  /** Null while the action runs, and permanently if it was interrupted. */
+  /** The outcome is null while the action runs, and permanently if it was interrupted. */
   readonly outcome: string | null
 }
 
 export interface AuditSearch {
   readonly account?: string
-  /** Selects entries before this one, the last of the previous page. */
   readonly beforeEntryId?: string
   readonly limit: number
 }

@@ -29,7 +29,7 @@ export interface OwnCancel {
   readonly nowMs: number
   /** Null uses the stored number, which may be only an upper bound. */
   readonly inputTokens: number | null
-  /** The price of the call that counts if a node holds the job; absent while no model has a price. */
+  /** The price applies to a call that counts because a node holds the job. */
   readonly inputPrices?: InputPrices
 }
 
@@ -44,7 +44,6 @@ export interface OwnRequest {
   readonly model: string
   readonly responseFormatJson: string
   readonly messagesStart: string
-  /** The size of all messages as JSON text. */
   readonly messageBytes: number
 }
 

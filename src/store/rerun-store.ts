@@ -30,7 +30,6 @@ export interface RerunStore {
 
   endedReruns(ids: readonly string[]): Promise<EndedRerun[]>
 
-  /** Returns null if the job no longer exists. */
   jobToRerun(jobId: string, expiry: Expiry): Promise<JobToRerun | null>
 }
 
@@ -55,16 +54,14 @@ export interface OpenRerun extends RequestedRerun {
 
 export type RerunEnd =
   | { readonly rerunId: string; readonly refusal: null }
-  /** Tells operators why no job was created. */
   | { readonly rerunId: null; readonly refusal: string }
 
 export type EndedRerun = RequestedRerun & RerunEnd
 
 /** Leaves out jobs that no longer exist. */
 export interface RerunLinks {
-  /** This job repeats that one. */
   readonly rerunOf: string | null
-  /** Oldest first. */
+  /** The oldest rerun comes first. */
   readonly reruns: readonly string[]
 }
 

@@ -17,7 +17,7 @@ import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql } from './sql.ts'
 import { costCapOperations, usageOperations } from './usage.ts'
 
-/** Operations of servers and of commands, which may run while servers are running. */
+/** Commands may run while servers are running. */
 export const sharedOperatorOperations = (dialect: Dialect) => ({
   ...accountOperations(dialect),
   ...adminTokenOperations,
@@ -33,7 +33,6 @@ export const sharedOperatorOperations = (dialect: Dialect) => ({
   ...usageOperations(dialect),
 })
 
-/** Operations that only servers use. */
 export const sharedServerOperations = (dialect: Dialect) => ({
   ...costCapOperations(dialect),
   ...heldRequestOperations(dialect),
@@ -44,7 +43,7 @@ interface Scans {
   scanJobs(scan: JobScan): Promise<JobChunk>
 }
 
-/** Makes each search a series of scans, so that other operations run between them. */
+/** Each search consists of several scans, so that other operations run between them. */
 export function withSearches<Some extends Scans>({ chunkRows }: Dialect, methods: Some) {
   return {
     ...methods,

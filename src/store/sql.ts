@@ -13,7 +13,7 @@ import type { Row } from './rows.ts'
 
 export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
-/** There is one more text than values, which are between the texts. */
+/** Values are between the texts, so there is one more text than values. */
 export class Sql {
   readonly texts: readonly string[]
   readonly values: readonly Value[]

@@ -78,13 +78,11 @@ export interface Store
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
-  /** Returns null if the job no longer exists. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
   /** The cost grows with the number of routes, not of jobs. */
   queued(): Promise<Queued>
 
-  /** The call is cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
   /** From this call on, a crash of the node counts against these suspects. Claims that the node has lost do not change. */
@@ -151,13 +149,12 @@ export interface Store
   /** Takes constant time. The number of queued jobs is exact up to some thousands, and may be an estimate beyond that. */
   depth(): Promise<Depth>
 
-  /** Counts the jobs of each queue up to `COUNTED_OF_QUEUE`, including suspects. */
+  /** Suspects count, too. Counting stops at `COUNTED_OF_QUEUE`. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
-  /** Rejects if the store cannot write now. */
   ping(): Promise<void>
 
-  /** Finishes pending calls first. A second call resolves together with the first. */
+  /** Pending calls are finished first. A second call resolves together with the first. */
   close(): Promise<void>
 }
 
@@ -178,7 +175,7 @@ export interface ClaimOfRoute {
   readonly keepsPlace: boolean
 }
 
-/** Claims the jobs of one account on one route, including those that walks skipped, but not suspects. */
+/** The jobs include those that walks skipped, but not suspects. */
 export interface ClaimOfAccount {
   readonly of: 'account'
   readonly route: string
@@ -186,7 +183,6 @@ export interface ClaimOfAccount {
   readonly exceptJobs: readonly string[]
 }
 
-/** Claims suspects with exactly this crash count, in order of their turns. */
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
@@ -209,17 +205,14 @@ export interface Claimed {
 
 export type JobTexts = Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>
 
-/** `readTexts` returns the texts, which are too large to be returned with the claim. */
 export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
   readonly textBytes: number
 }
 
 export interface QueuedSuspects {
-  /** Counting stops at 10,000. */
   readonly queued: number
-  /** The highest crash count of a queued suspect; 0 if there are none. */
   readonly mostCrashes: number
-  /** Suspects with the highest crash count. Counting stops at 10,000. */
+  /** The number of suspects with the highest crash count. */
   readonly withMost: number
 }
 
@@ -242,7 +235,6 @@ export interface PastDeadline {
  */
 export interface PastPatience {
   readonly route: string
-  /** Null stands for all accounts. */
   readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
@@ -260,7 +252,6 @@ export interface FailedJob {
 
 export interface WaitingRelease extends Claim {
   readonly route: string
-  /** `queue/earlier-runs.ts` defines what this contains. */
   readonly earlierJson: string
   /** The time of this release, and how long the job had waited for model servers before. */
   readonly sinceMs: number
@@ -274,16 +265,13 @@ export interface Acceptance {
   readonly nowMs: number
   /** The write may wait this long to share a transaction with others. */
   readonly mayWaitMs?: number
-  /**
-   * The account's cost in this month may not exceed this, in millionths of the currency. Jobs that finished this month count,
-   * and so does what open jobs reserve.
-   */
+  /** Limits the account's cost in this month, in millionths of the currency, including what open jobs reserve. */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** The accepting node runs the job at once. It is stored as claimed by that node, with attempt 1. */
+  /** The accepting node runs the job at once. The job is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
   /** The job moves its account's next turn by this much. See `Tiers.stepOf`. */
   readonly step: number
@@ -307,37 +295,33 @@ export interface Idempotency {
 }
 
 export type Accepted =
-  /** `answered` has the jobs that a cached response completed. */
+  /** A cached response has completed the jobs in `answered`. */
   { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
 
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** The account's cost in this month without these jobs. What open jobs reserve is included. */
+  /** The account's cost in this month without these jobs, including what open jobs reserve. */
   readonly used: number
 }
 
-/** A request used the same key before. */
 export type Earlier =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
 
 export interface AnsweredJob {
   readonly jobId: string
-  /** Null unless the job is awaited. */
+  /** The text is null unless the job is awaited. */
   readonly contentJson: string | null
 }
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** Usage is summed by this public model name. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
   readonly receiptJson: string
-  /** Null if the answer must not be cached for identical jobs. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** The write may wait this long to share a transaction with others. */
   readonly mayWaitMs?: number
 }
 
@@ -345,7 +329,7 @@ export interface Settlement extends Claim {
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** If result and error exceed the limit of the read, they are null and this is their size; otherwise it is 0. */
+  /** If result and error exceed the limit of the read, they are null, and this is their size in bytes. Otherwise it is 0. */
   readonly omittedBytes: number
 }
 
@@ -354,10 +338,8 @@ export interface EndedJob extends JobRecord {
 }
 
 export interface Depth {
-  /** The number of queued jobs. */
   readonly waiting: number
   readonly oldestCreatedAtMs: number | null
-  /** The number of jobs that nodes hold. */
   readonly assigned: number
 }
 

@@ -25,7 +25,7 @@ export interface TransferTarget {
 export interface TargetOptions {
   /** Determines the width of partitions, if the store has any. */
   readonly expiry: Expiry
-  /** Gets facts about the database that the operator should know. They do not stop the transfer. */
+  /** The operator should know these facts. They do not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
@@ -43,9 +43,7 @@ type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: strin
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** Messages to operators use this name. */
   readonly title: string
-  /** A source may define another table and key. */
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
@@ -317,7 +315,6 @@ function isPartOf(table: string): (row: Row) => boolean {
   return () => true
 }
 
-/** Whether `job_id` names a finished job. */
 export function isOfJob(kind: Kind): boolean {
   return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

@@ -71,7 +71,6 @@ function noCounts() {
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
-    /** There is a sum for each account, month and model. */
     usage: 0,
     files: 0,
     filePieces: 0,

@@ -23,13 +23,12 @@ export interface QuotaUse {
   readonly openJobs: number
   /** Includes the bytes of all files. `stored-bytes.ts` counts those of jobs. */
   readonly storedBytes: number
-  /** The open jobs may cost this much (`Job.reserved`), in millionths of the currency; absent if 0. */
+  /** What the open jobs may cost together, in millionths of the currency; absent if 0. */
   readonly reserved?: number
 }
 
 export interface UsageSearch {
   readonly account?: string
-  /** `job/month.ts` defines the form of a month. */
   readonly month?: string
   readonly after?: UsageKey
   readonly limit: number
@@ -38,28 +37,24 @@ export interface UsageSearch {
 export interface UsageKey {
   readonly account: string
   readonly month: string
-  /** The public model name in the requests. */
   readonly model: string
 }
 
 export interface UsageRecord extends UsageKey {
-  /** Failed jobs count too. */
   readonly jobs: number
   readonly failedJobs: number
-  /** The response cache completed these jobs at no cost. */
   readonly cacheHits: number
-  /** Failed calls count too. */
   readonly calls: number
-  /** Model servers counted these tokens, over all calls. */
+  /** Tokens are summed over all calls, as model servers counted them. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** The unit is a millionth of the currency. The cost is absent if no model of the jobs had a price. */
+  /** The cost is in millionths of the currency; absent if no model of the jobs had a price. */
   readonly cost?: number
 }
 
 export interface Used {
   readonly jobs: number
-  /** Queued and assigned jobs. Counting stops at `MAX_OPEN_COUNTED`. */
+  /** Counting stops at `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
   readonly tokens: number
 }
@@ -69,7 +64,6 @@ export const MAX_OPEN_COUNTED = 100_000
 /** No target can have this name, because names of targets contain a slash. */
 export const BUDGET_ROUTE = 'budget'
 
-/** The highest priority comes first. */
 export const BUDGET_QUEUES: readonly string[] = PRIORITIES.map((priority) =>
   queueName(BUDGET_ROUTE, priority),
 )
@@ -91,7 +85,6 @@ export interface CostCapStore {
    */
   queueWithinBudget(budgeted: BudgetedJobs): Promise<QueuedWithinBudget>
 
-  /** Returns which of the jobs wait for the budget of their account. */
   areOverBudget(jobIds: readonly string[]): Promise<string[]>
 }
 
@@ -106,7 +99,6 @@ export interface JobOverBudget {
 
 export interface BudgetedJobs {
   readonly account: string
-  /** Null means no cap. `Acceptance` explains the value. */
   readonly costCap: number | null
   readonly jobs: readonly BudgetedJob[]
   /** `queue/earlier-runs.ts` defines this text. The wait of the jobs for model servers starts now. */
@@ -117,13 +109,11 @@ export interface BudgetedJobs {
 export interface BudgetedJob {
   readonly jobId: string
   readonly reserved: number
-  /** `NewJob.route` has the same form. */
   readonly route: string
   readonly step: number
 }
 
 export interface QueuedWithinBudget {
   readonly routes: readonly string[]
-  /** True if one of the jobs did not fit under the cap. */
   readonly isCapReached: boolean
 }

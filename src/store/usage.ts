@@ -65,7 +65,7 @@ function readUsage(row: Row): UsageRecord {
   }
 }
 
-/** This is cheap, because an account has few files and an index contains their sizes. */
+/** The sum is cheap, because an account has few files and an index contains their sizes. */
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 

@@ -64,7 +64,7 @@ interface CachedLately {
 
 interface Result {
   readonly accepted: Accepted
-  /** The request that now has the key of the acceptance; null if the acceptance has no key. */
+  /** The earlier request with the same key, or the new one; null if the acceptance has no key. */
   readonly remembered: Remembered | null
 }
 
@@ -173,7 +173,6 @@ async function acceptAll(
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
   const leftOut = new Set<number>()
-  /** The lowest queued turn of each route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
@@ -349,7 +348,6 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** All jobs of the group are handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -470,7 +468,6 @@ const ANSWERED: Statement = {
     where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
 }
 
-/** $1 account, $2 key, $3 fingerprint, $4 the current time. */
 const TAKEN: Statement = {
   repeatable: true,
   name: 'find taken key',

@@ -150,7 +150,6 @@ const TAKE_DEFERRED = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 IDs, $2 the attempts under which they were taken. */
 const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',

@@ -68,7 +68,6 @@ export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCa
   }
 }
 
-/** Reports that their node did not read in time are deleted. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }

@@ -61,7 +61,6 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
     return { jobs, mayHaveMore: jobs.length === limit }
   }
 
-  /** @param route null for jobs of several routes */
   const claimedOf = (route: string | null, rows: readonly Row[]): Claimed['jobs'] => {
     const claimed = rows.filter(({ id }) => id !== null)
     if (route !== null) for (const row of claimed) walks.claimed(route, numberOf(row, 'turn'))

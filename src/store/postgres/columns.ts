@@ -8,7 +8,6 @@ import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { STORED_TEXT_TYPES, storedTextColumns, textArray } from './texts.ts'
 
-/** The result is an approximate number of characters. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
   return 500 + messagesJson.length + (callbackJson?.length ?? 0)
 }
@@ -106,7 +105,6 @@ export function unnest(types: readonly string[], from: number): string {
   return `unnest(${arrays(types, from)})`
 }
 
-/** The result is, for example, `$3::uuid[], $4::text[] …`. */
 export function arrays(types: readonly string[], from: number): string {
   return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }

@@ -75,7 +75,6 @@ export const ACCOUNTS: Statement = {
   )`,
 }
 
-/** $1 account, $2 the queues, $3 limit. */
 const JOBS: Statement = {
   repeatable: true,
   name: 'jobs over budget',

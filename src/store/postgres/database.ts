@@ -44,7 +44,6 @@ export interface DatabaseOptions {
   readonly prepare: boolean
   /** The server ends a statement that takes longer, because a lock or a failing disk blocks it. */
   readonly statementMs: number
-  /** Overrides `NETWORK_MS`. */
   readonly networkMs?: number
 }
 
@@ -68,7 +67,6 @@ export function connectionSettings(
   }
 }
 
-/** @param statementMs null for no time limit */
 export async function withClient<T>(
   url: string,
   statementMs: number | null,

@@ -211,7 +211,6 @@ export const LOCK_OVERDUE_OF_ACCOUNT = lockOverdue(
   locked('turn is not null and deaths > 0 order by deaths, turn, id offset 0', `${UNTRIED} and ${OLD}`),
 )
 
-/** $1 the current time, $2 limit. */
 const LOCK_LATE: Statement = {
   name: 'lock late',
   text: `

@@ -27,7 +27,6 @@ export const isOnRoute = (route: string, row = ''): string =>
 export const isInLane = (account: string, route: string, row = ''): string =>
   `${row}turn is not null and ${row}deaths = 0 and ${row}account = any (array[${account}]) and ${row}route = ${route}`
 
-/** The result is null if no job of the route is queued at or after this turn. */
 const headFrom = (turn: string, route: string) =>
   `(select h.turn from open_jobs h
         where ${isOnRoute(route, 'h.')} and h.turn >= ${turn}

@@ -117,7 +117,7 @@ const LOOK = {
 const STATEMENT_MS = 5000
 const NOTIFICATION_MS = 2000
 
-/** This is for `parley check`, and changes nothing. */
+/** The check for `parley check` changes nothing. */
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {

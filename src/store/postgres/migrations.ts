@@ -230,7 +230,6 @@ where o.counted is null
 group by 1, 2, 3;
 `
 
-/** The month has the form of `job/month.ts`. */
 function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }

@@ -106,7 +106,6 @@ export function crashOperations(
   }
 }
 
-/** Deletes some crashes of finished jobs. */
 export async function forgetCrashes(database: Database, limit: number): Promise<void> {
   await database.query(FORGET, [limit])
 }
@@ -172,7 +171,6 @@ export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStart
   }
 }
 
-/** $1 node, $2 IDs, $3 attempts. */
 const RECORD_STARTS: Statement = {
   repeatable: true,
   name: 'record starts',

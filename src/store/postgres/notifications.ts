@@ -35,9 +35,8 @@ export interface NotificationsOptions {
   readonly node: string
   /** Another node has queued jobs with this turn or higher ones. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
-  /** Called every second, even if notifications arrive. */
   readonly onPoll: () => void
-  /** Called once when notifications stop arriving, and once when they arrive again. */
+  /** The message says that notifications have stopped arriving, or that they arrive again. */
   readonly onChange: (message: string) => void
 }
 
@@ -52,11 +51,10 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** For each route, the lowest turn that was queued since the last statement. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** The next statement announces these jobs and then resolves the promise. */
+  /** The next statement announces these jobs, and then the promise resolves. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false

@@ -10,7 +10,6 @@ import { forgetEmptyHours, forgetHours } from './quotas.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** The current partition and the next ones exist ahead of time. */
 const AHEAD = 3
 const MOST = 60
 /** A transfer creates at most this many partitions, because each takes about ten locks of its transaction. */

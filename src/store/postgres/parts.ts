@@ -37,7 +37,6 @@ export interface PostgresParts {
   readonly walks: RouteWalks
   readonly others: OtherNodes
   readonly notifications: Notifications
-  /** If this many acceptances are queued, further ones are rejected. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
 }

@@ -49,8 +49,8 @@ create index quota_deltas_by_account on quota_deltas (account);
 `
 
 /**
- * The node that stores an open job counts it, if it sets the bytes, or the trigger does, for earlier nodes (-1). Earlier jobs
- * are null. Each migration that locks a busy table stands alone, because holding two locks could deadlock.
+ * The trigger counts open jobs of nodes that do not set the bytes (-1). Earlier jobs are null. Each migration that locks a busy
+ * table stands alone, because holding two locks could deadlock.
  */
 const countOpenJobs = `
 alter table open_jobs add column bytes bigint;
@@ -66,8 +66,8 @@ create trigger count_open_job after insert on open_jobs
 `
 
 /**
- * The node or the trigger counts an outcome, as for open jobs. A job whose row was stored by the same transaction was never
- * open, because a node stores a job that is completed at once together with its outcome.
+ * The trigger counts outcomes of nodes that do not set the bytes (-1). A job whose row was stored by the same transaction was
+ * never open, because a node stores a job that is completed at once together with its outcome.
  */
 const countStoredOutcomes = `
 alter table outcomes add column bytes bigint;

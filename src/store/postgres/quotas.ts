@@ -8,7 +8,6 @@ import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** One statement folds at most this many deltas. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
@@ -70,8 +69,8 @@ export async function foldQuotas(database: Database): Promise<boolean> {
 }
 
 /**
- * Triggers count open jobs for nodes of version 0.2, but miss jobs that such a node settled while the triggers were being
- * created. This corrects the sums.
+ * The sums may be wrong: triggers count open jobs for nodes of version 0.2, but miss jobs that such a node settled while the
+ * triggers were being created.
  */
 export async function reconcileOpenJobs(database: Database): Promise<void> {
   await database.transaction(async ({ query }) => {
@@ -174,7 +173,6 @@ const RECONCILE: Statement = {
   where (o.jobs, o.bytes, o.reserved) is distinct from (q.jobs, q.bytes, q.reserved)`,
 }
 
-/** $1 the first hour, $2 the hour after the last one. */
 const FORGET_HOURS = (table: string): Statement => ({
   name: `forget hours in ${table}`,
   text: `delete from ${table} where hour >= $1::bigint and hour < $2::bigint`,

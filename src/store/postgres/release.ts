@@ -63,7 +63,6 @@ export function noteReturned({ walks, notifications }: PostgresParts, rows: read
   }
 }
 
-/** $1 node, $2 IDs, $3 attempts, $4 the turns of routes. */
 const RELEASE: Statement = {
   repeatable: true,
   name: 'release',

@@ -16,13 +16,11 @@ export interface Walk {
   readonly route: string
   readonly from: Place
   readonly startedMs: number
-  /** The lowest turn that joined the route since the walk started. */
   joined: number
 }
 
 export interface WalkEnd {
   readonly place: Place
-  /** False if the walk reached the end of the queue. */
   readonly stopped: boolean
   /** The walk had to skip the job at this place. */
   readonly isPinned: boolean
@@ -43,7 +41,6 @@ export class RouteWalks {
   /** Nodes of versions up to 0.3 have claimed jobs of any route up to this turn. */
   #floor = 0
 
-  /** `fair-order.ts` reads these turns. */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
@@ -62,7 +59,6 @@ export class RouteWalks {
     this.#floor = turn
   }
 
-  /** The route is null if it is not known. */
   joined(route: string | null, turn: number): void {
     for (const one of route === null ? [...this.#places.routes()] : [route]) this.#places.joined(one, turn)
     for (const walk of this.#walks) {

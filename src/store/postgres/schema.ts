@@ -12,7 +12,6 @@ const LOCK = 7_264_539_153
  * start without it. The text is an SQL argument.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
-/** A migration waits for the locks of its tables. */
 export interface Patience {
   /** All later statements on the table wait behind the migration, so this is short. */
   readonly lockMs: number
@@ -21,7 +20,7 @@ export interface Patience {
   readonly pauseMs: number
 }
 const PATIENCE: Patience = { lockMs: 2000, tries: 5, pauseMs: 1000 }
-/** These SQLSTATE codes mean that a lock was not granted in time, and a deadlock. */
+/** A lock was not granted in time (SQLSTATE 55P03), or there was a deadlock (40P01). */
 const IN_THE_WAY = ['55P03', '40P01']
 
 /** Returns how many migrations were applied. Rejects with a `DatabaseProblem` if the operator must fix something. */

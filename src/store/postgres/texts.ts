@@ -61,7 +61,7 @@ export function textArray(values: readonly (string | null)[]): readonly (string 
   return characters < LARGE ? values : binaryArray(values, 'text')
 }
 
-/** Copying such a large column should get its own turn of the event loop. */
+/** Copying a large column should get its own turn of the event loop. */
 export function hasLarge(columns: readonly unknown[]): boolean {
   return columns.some((column) => Buffer.isBuffer(column) && column.length > LARGE)
 }
