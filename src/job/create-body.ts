@@ -58,7 +58,7 @@ interface PartTexts {
 
 const NO_PARTS: PartTexts = { payload: null, schema: null }
 
-/** The value of the body must be its parsed text and have the right shape. */
+/** `body.value` must be the parsed `body.text`, and must have the right shape. */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
   if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
@@ -221,7 +221,7 @@ export function bodyFingerprint(
   )
 }
 
-/** Different integers beyond 2^53 may parse to equal values, so the texts of such formats matter. */
+/** Returns the texts of formats with integers beyond 2^53, because different integers may parse to equal values. */
 export function exactFormats(elements: readonly CreateElement[]): string {
   const formats = elements.map(({ responseFormatJson }) => responseFormatJson)
   return formats.filter(mayLoseDigits).join('')

@@ -53,7 +53,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // A UTF-16 unit has at most three bytes in UTF-8.
+  // Three bytes for each UTF-16 unit are the most, so short texts need not be encoded.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null

@@ -12,8 +12,8 @@ export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs:
 }
 
 /**
- * Returns the ID before which queued jobs are overdue that have waited since their creation. No job has a lower ID if the
- * outage began too recently.
+ * Queued jobs with lower IDs than the result are overdue, if they have waited since their creation. If the outage began too
+ * recently, no job has a lower ID.
  */
 export function createdBefore(
   { unavailableSinceMs, patienceMs }: { readonly unavailableSinceMs: number; readonly patienceMs: number },

@@ -70,7 +70,7 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** The time is null if the job was never claimed, or if it is no longer stored. */
+  /** Null for a job that was never claimed. The time of a claim may no longer be stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number

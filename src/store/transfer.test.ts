@@ -1,4 +1,4 @@
-/** What a copy contains, between all kinds of stores. */
+/** Tests what a copy contains, between all kinds of stores. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'

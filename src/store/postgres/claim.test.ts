@@ -1,4 +1,4 @@
-/** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
+/** Tests that the cost of claims and searches of open jobs in Postgres does not depend on the length of the queue. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
@@ -24,7 +24,6 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Columns of the job number `n`, as SQL. */
 interface Columns {
   readonly account: string
   readonly route: string
@@ -32,8 +31,8 @@ interface Columns {
 }
 
 /**
- * Creates a long queue, and a connection with a node's settings. Every row is written only once: while another test has an open
- * transaction, older versions of rows would stay in the indexes and count as pages read.
+ * Creates a long queue, and a connection with a node's settings. Every row is written only once, because old versions of rows
+ * would stay in the indexes while another test has an open transaction, and would count as pages read.
  */
 async function longQueue(t: TestContext, { account, route, deaths }: Columns): Promise<pg.Client> {
   const url = await freshDatabase(t)

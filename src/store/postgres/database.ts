@@ -40,7 +40,7 @@ export interface Queries {
 export interface DatabaseOptions {
   readonly url: string
   readonly connections: number
-  /** Must be false behind poolers that share connections, because a prepared statement belongs to a connection. */
+  /** This must be false behind poolers that share connections, because a prepared statement belongs to a connection. */
   readonly prepare: boolean
   /** The server ends a statement that takes longer, because a lock or a failing disk blocks it. */
   readonly statementMs: number

@@ -1,4 +1,4 @@
-/** How errors of the database are classified. */
+/** Tests how errors of the database are classified. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DatabaseError } from 'pg'

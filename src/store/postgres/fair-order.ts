@@ -2,8 +2,8 @@
  * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. The database computes them, so nodes need not agree on
  * anything.
  *
- * A turn is at least that of the route's first job, because no turn is stored for an account whose jobs all run: at the turn up
- * to which the route has been claimed, an account whose jobs arrive one by one would always be next.
+ * An account whose jobs all run has no stored turn. Without the turn of the route's first job, the next job of this account
+ * would get the turn up to which the route has been claimed, and would always be first.
  */
 
 /**

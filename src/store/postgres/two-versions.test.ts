@@ -1,4 +1,7 @@
-/** Claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no route. */
+/**
+ * Tests claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no
+ * route.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
