@@ -4,9 +4,9 @@ import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../usage-store.ts'
 import type { Statement } from './database.ts'
 import { isInLane, queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
+import { noteReturned } from './nodes.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
-import { noteReturned } from './release.ts'
 
 export function costCapOperations(parts: PostgresParts): Omit<CostCapStore, 'areOverBudget'> {
   const { database, walks } = parts
