@@ -99,6 +99,7 @@ export interface ClaimedJob extends Job {
   readonly earlierJson?: string
 }
 
+/** SPEC §7 lists the causes of each code. */
 export type FailureCode =
   | 'timeout'
   | 'deadline_exceeded'
@@ -117,7 +118,9 @@ export interface JobError {
   readonly upstream_message?: string
   /** Versions up to 0.2.0 did not store who cancelled a job. */
   readonly cancelled_by?: 'caller' | 'operator'
+  /** A `validation_error` says here how the answer violates the schema. */
   readonly errors?: readonly string[]
+  /** A `validation_error` or `answer_not_checked` has the model's text. */
   readonly raw_text?: RawText
 }
 
@@ -147,7 +150,7 @@ export interface Usage {
   readonly input_tokens: number
   readonly output_tokens: number
   readonly cached_input_tokens?: number
-  /** The answer was truncated at a length limit. Versions up to 0.3 did not store this. */
+  /** Present if the answer was truncated at a length limit. Versions up to 0.3 did not store this. */
   readonly finish_reason?: 'length'
   /** The cost of all calls, in millionths of the currency; absent if the model has no price. */
   readonly cost?: number

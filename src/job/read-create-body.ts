@@ -23,6 +23,7 @@ export interface ReadCreateBody {
   readonly maxDepth: number
   readonly maxJobs: number
   readonly limits: PartLimits
+  /** Null to compute no fingerprint. */
   readonly fingerprintRoute: string | null
 }
 

@@ -11,6 +11,7 @@ const MAX_REMEMBERED = 512 * 1024
 export interface SchemaFacts {
   /** True if the schema meets the rules of OpenAI's strict structured outputs. */
   readonly strict: boolean
+  /** True if every valid answer is an object. */
   readonly isObject: boolean
   readonly ignored?: readonly string[]
 }

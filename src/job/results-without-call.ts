@@ -23,6 +23,7 @@ export interface EarlierUsage {
   readonly outputTokens: number
   /** Versions up to 0.3 did not store this. */
   readonly cachedTokens?: number
+  /** The unit is a millionth of the currency. Versions up to 0.3 did not store the cost. */
   readonly cost?: number
   /** Versions up to 0.4.0 did not store this. It is absent for text. */
   readonly format?: ReceiptFormat
@@ -97,6 +98,7 @@ export function isCancelledError(errorJson: string | null): boolean {
 interface CancelledRun {
   readonly isHeld: boolean
   readonly inputTokens: number
+  /** The cost of a call with these tokens, in millionths of the currency; null if the model has no price. */
   readonly inputCost: number | null
   readonly earlierJson: string | null
 }

@@ -17,7 +17,9 @@ export interface Tier {
   readonly weight: number
   readonly maxMonthlyJobs: number | null
   readonly maxMonthlyTokens: number | null
+  /** The unit is a millionth of the currency. */
   readonly maxMonthlyCost: number | null
+  /** Jobs that do not fit under the cost cap are rejected, or wait for budget. */
   readonly overCap: 'reject' | 'wait'
   readonly maxOpenJobs: number | null
   readonly maxStoredBytes: number | null

@@ -103,6 +103,7 @@ export interface CallbackBody {
   readonly callback: Callback
   readonly view: JobRecord
   readonly endedAtMs: number
+  /** The secrets are null if the account was deleted. */
   readonly secrets: Secrets | null
 }
 

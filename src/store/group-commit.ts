@@ -30,9 +30,7 @@ export interface SubmitOptions {
 export interface GroupCommitOptions<Op, Result> {
   /** Resolves with the results in order. If it rejects, every operation rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
-  /**
-   * How many commits run at once. If there is more than one, a database that commits serially never waits for this event loop.
-   */
+  /** How many commits run at once. With more than one, a database that commits serially need not wait for this event loop. */
   readonly inFlight: number
   readonly maxGroup: number
   /** Limits the total weight of a group. An operation that weighs more than `max` forms its own group. */

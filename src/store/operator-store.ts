@@ -59,6 +59,7 @@ export interface AdminActionStore {
 
 export interface CancelJobs {
   readonly account: string
+  /** If true, running jobs are cancelled as well as queued ones. */
   readonly running: boolean
   /** Later jobs are left out, so that new jobs do not prolong the action indefinitely. */
   readonly beforeJobId: string

@@ -37,6 +37,7 @@ export interface RerunRequest {
   readonly jobIds: readonly string[]
   readonly withCallback: boolean
   readonly again: boolean
+  /** If true, jobs that are reruns themselves are included. */
   readonly ofReruns: boolean
   readonly limit: number
   readonly nowMs: number

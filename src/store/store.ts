@@ -271,15 +271,15 @@ export interface Acceptance {
 
 export interface NewJob {
   readonly job: Job
-  /** The accepting node runs the job at once. The job is stored as claimed by that node, with attempt 1. */
+  /** If true, the accepting node runs the job at once. The job is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
   /** The job moves its account's next turn by this much. See `Tiers.stepOf`. */
   readonly step: number
   /** `queueName` (`job/priority.ts`) makes this name from the job's targets and priority. */
   readonly route: string
   /**
-   * A request on the accepting node waits for the job. The node then gets the text of a cached response, and a notification if
-   * another node settles the job.
+   * If true, a request on the accepting node waits for the job. The node then gets the text of a cached response, and a
+   * notification if another node settles the job.
    */
   readonly awaited: boolean
   /** Identifies the cached response that would complete the job; null if the job does not use the response cache. */

@@ -22,7 +22,7 @@ export interface Walk {
 export interface WalkEnd {
   readonly place: Place
   readonly stopped: boolean
-  /** The walk had to skip the job at this place. */
+  /** If true, the walk had to skip the job at this place. */
   readonly isPinned: boolean
 }
 
