@@ -138,12 +138,8 @@ function readCap(row: Row, column: string): OwnCap {
   return cap === NO_CAP ? 'none' : cap
 }
 
-function capCell(cap: OwnCap): number | null {
-  return cap === 'none' ? NO_CAP : cap
-}
-
 function newCell(cap: OwnCap | undefined, column: Sql): Sql {
-  return cap === undefined ? column : sql`${capCell(cap)}`
+  return cap === undefined ? column : sql`${cap === 'none' ? NO_CAP : cap}`
 }
 
 export const keyOperations = ({ isOneOf }: Dialect) => ({

@@ -75,8 +75,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
 
   const use = sql`j.id, j.account, j.model, ${job.status} as status, j.created_at_ms,
     ${job.settledAtMs} as settled_at_ms, o.usage,
-    case when substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}
-      then ${storedMetadata} else '{}' end as format_start`
+    case when ${startsWithMetadata} then ${storedMetadata} else '{}' end as format_start`
 
   return {
     jobUses: read(function* ({ afterId, beforeId, limit }: JobUseRange): Steps<JobUse[]> {

@@ -33,15 +33,20 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
 /** Does nothing while another node is folding. Returns whether there may be more deltas. */
-export async function foldUsage(database: Database): Promise<boolean> {
-  const [row] = await database.query(FOLD_USAGE)
+export const foldUsage = (database: Database) => fold(database, FOLD_USAGE)
+export const foldQuotas = (database: Database) => fold(database, FOLD_QUOTAS)
+
+async function fold(database: Database, statement: Statement): Promise<boolean> {
+  const [row] = await database.query(statement)
   return Number(row?.folded) >= STEP
 }
+
+const USAGE_LOCK = `hashtextextended('usage of ' || current_schema(), 0)`
 
 /** No node folds deltas while a transaction has this lock. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
-  text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
+  text: `select pg_advisory_xact_lock(${USAGE_LOCK})`,
 }
 
 /**
@@ -60,12 +65,6 @@ export const FORGET_QUOTAS: Statement = {
   ),
   deltas as (delete from quota_deltas where account = $1 and hour in (select hour from empty))
   delete from quota_sums where account = $1 and hour in (select hour from empty)`,
-}
-
-/** Does nothing while another node is folding. Returns whether there may be more deltas. */
-export async function foldQuotas(database: Database): Promise<boolean> {
-  const [row] = await database.query(FOLD_QUOTAS)
-  return Number(row?.folded) >= STEP
 }
 
 /**
@@ -99,6 +98,16 @@ export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Pr
 
 const HOUR_MS = 3_600_000
 
+const goneFrom = (deltas: string, columns: string) => `
+  turn as materialized (
+    select pg_try_advisory_xact_lock(${USAGE_LOCK}) as mine
+  ),
+  gone as (
+    delete from ${deltas} where ctid = any (array (
+      select ctid from ${deltas} where (select mine from turn) limit ${STEP}
+    )) returning ${columns}
+  )`
+
 /**
  * One statement moves the deltas, so that readers see each of them exactly once. Even two concurrent statements move each delta
  * once, because only one of them deletes it. Rows are locked in the order of the key, so that two statements cannot deadlock.
@@ -107,14 +116,7 @@ const FOLD_USAGE: Statement = {
   repeatable: true,
   name: 'fold usage',
   text: `
-  with turn as materialized (
-    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
-  ),
-  gone as (
-    delete from usage_deltas where ctid = any (array (
-      select ctid from usage_deltas where (select mine from turn) limit ${STEP}
-    )) returning ${USAGE_COLUMNS}
-  ),
+  with ${goneFrom('usage_deltas', USAGE_COLUMNS)},
   folded as (
     insert into usage as u (${USAGE_COLUMNS})
     select account, month, model, sum(jobs), sum(failed_jobs), sum(cache_hits), sum(calls), sum(input_tokens),
@@ -132,14 +134,7 @@ const FOLD_QUOTAS: Statement = {
   repeatable: true,
   name: 'fold quotas',
   text: `
-  with turn as materialized (
-    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
-  ),
-  gone as (
-    delete from quota_deltas where ctid = any (array (
-      select ctid from quota_deltas where (select mine from turn) limit ${STEP}
-    )) returning ${QUOTA_COLUMNS}
-  ),
+  with ${goneFrom('quota_deltas', QUOTA_COLUMNS)},
   folded as (
     insert into quota_sums as q (${QUOTA_COLUMNS})
     select account, hour, sum(open_jobs), sum(open_bytes), sum(ended_bytes), sum(reserved)

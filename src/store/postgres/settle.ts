@@ -90,7 +90,10 @@ async function settleAll(
   for (const settlement of settlements) if (!freed.has(settlement.jobId)) others.push(settlement)
   let found: Row[] = []
   try {
-    if (others.length > 0) found = await database.query(NOT_FREED, notFreedValues(others))
+    if (others.length > 0) {
+      const ids = others.map(({ jobId }) => jobId)
+      found = await database.query(NOT_FREED, [first.node, ids, others.map(({ attempt }) => attempt)])
+    }
   } catch (error) {
     for (const row of rows) unknown.add(textOf(row, 'id'))
     throw new StoreUnavailable('The results of settlements were lost.', { cause: error })
@@ -163,11 +166,6 @@ export const SETTLE = {
   ),
   ${STORE_OUTCOMES(`coalesce($1::text, '${NO_NODE}')`)}
   select id, origin from freed`,
-}
-
-function notFreedValues(settlements: readonly Settlement[]): unknown[] {
-  const ids = settlements.map(({ jobId }) => jobId)
-  return [settlements[0]?.node, ids, settlements.map(({ attempt }) => attempt)]
 }
 
 /**
