@@ -84,8 +84,8 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
 }
 
 /**
- * The other key still works during the grace period. Only a hash of the new key is stored, so the operator must be shown it
- * now.
+ * The replaced key still works during the grace period. Only a hash of the new key is stored, so the operator must be shown the
+ * new key now.
  */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,

@@ -6,7 +6,7 @@
 import { MAX_COST, sumOfCosts } from './amount.ts'
 import { formatParts, splitOptions } from './response-format.ts'
 
-/** Amounts of the currency per million tokens. */
+/** Prices are amounts of the currency per million tokens. */
 export interface Price {
   readonly input: number
   /** If absent, cached tokens cost as much as others. */

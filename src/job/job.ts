@@ -118,7 +118,7 @@ export interface JobError {
   readonly upstream_message?: string
   /** Versions up to 0.2.0 did not store who cancelled a job. */
   readonly cancelled_by?: 'caller' | 'operator'
-  /** A `validation_error` says here how the answer violates the schema. */
+  /** A `validation_error` lists how the answer violates the schema. */
   readonly errors?: readonly string[]
   /** A `validation_error` or `answer_not_checked` has the model's text. */
   readonly raw_text?: RawText

@@ -1,9 +1,9 @@
-/** Calendar months in UTC, such as `2026-11`: the period of usage and caps. */
+/** Calculates calendar months in UTC, such as `2026-11`. Usage and caps count by month. */
 
 let known = { month: '', fromMs: 0, toMs: 0 }
 
 export function monthOf(atMs: number): string {
-  // This runs for each job, and the month is the same for weeks, so it is remembered.
+  // The month is remembered, because this function runs for each job and the result is the same for weeks.
   if (atMs < known.fromMs || atMs >= known.toMs) known = spanOf(atMs)
   return known.month
 }

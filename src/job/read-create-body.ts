@@ -23,7 +23,7 @@ export interface ReadCreateBody {
   readonly maxDepth: number
   readonly maxJobs: number
   readonly limits: PartLimits
-  /** Null to compute no fingerprint. */
+  /** No fingerprint is computed if the route is null. */
   readonly fingerprintRoute: string | null
 }
 

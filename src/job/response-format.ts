@@ -91,7 +91,7 @@ export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** The rest is without the trace, too. Without metadata, `metadataJson` is null. */
+/** `othersJson` also lacks the trace. Without metadata, `metadataJson` is null. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
@@ -116,7 +116,7 @@ export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
   return Object.entries(pairs).every(([key, value]) => Object.hasOwn(stored, key) && stored[key] === value)
 }
 
-/** The rest is without metadata and trace, too. Without a record, `recordJson` is null. */
+/** `restJson` also lacks metadata and trace. Without a record, `recordJson` is null. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
@@ -125,7 +125,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** The format is without any added member. Without options, `optionsJson` is null. */
+/** `formatJson` has no added member. Without options, `optionsJson` is null. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string

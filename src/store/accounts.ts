@@ -1,4 +1,4 @@
-/** The SQL for accounts, their API keys, and the admin tokens of operators, shared by both stores. */
+/** Both stores share this SQL for accounts, their API keys, and the admin tokens of operators. */
 import type {
   AccountPage,
   AccountRecord,

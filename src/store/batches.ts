@@ -1,4 +1,4 @@
-/** The SQL for batches, shared by both stores. */
+/** Both stores share this SQL for batches. */
 
 import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'

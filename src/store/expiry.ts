@@ -1,4 +1,4 @@
-/** When finished jobs expire, and which queued jobs are overdue, for both stores. */
+/** Decides when finished jobs expire, and which queued jobs are overdue, for both stores. */
 import { leastJobId } from '../job/job-id.ts'
 
 export interface Expiry {

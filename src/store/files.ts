@@ -1,4 +1,4 @@
-/** The SQL for files, shared by both stores. */
+/** Both stores share this SQL for files. */
 import type { Dialect } from './dialect.ts'
 import {
   ABANDONED_MS,

@@ -1,4 +1,4 @@
-/** The SQL that cancels jobs, even if a node holds them, and deletes finished jobs, shared by both stores. */
+/** Both stores share this SQL, which cancels jobs, even if a node holds them, and deletes finished jobs. */
 import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
 import {

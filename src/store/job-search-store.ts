@@ -70,7 +70,7 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** Null for a job that was never claimed. The time of a claim may no longer be stored. */
+  /** A job that was never claimed has null. The time of an old claim may no longer be stored. */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number

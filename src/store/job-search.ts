@@ -1,4 +1,4 @@
-/** The SQL with which operators search jobs, and with which accounts read requests, shared by both stores. */
+/** Both stores share this SQL, with which operators search jobs and accounts read their requests. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'

@@ -40,7 +40,7 @@ export interface AdminActionStore {
   /** Cancels up to `limit` jobs like `cancelJob`, and returns how many. Fewer than `limit` means that none are left. */
   cancelJobs(which: CancelJobs): Promise<number>
 
-  /** Also deletes the outcome, cached response, callback and attempts of the job. Its usage still counts. */
+  /** The outcome, cached response, callback and attempts of the job are deleted, too. The usage still counts. */
   deleteJob(jobId: string): Promise<Deleted>
 
   /** Examines some jobs after this ID, in order of IDs, and deletes those of the account that have finished. */

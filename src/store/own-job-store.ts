@@ -27,7 +27,7 @@ export interface OwnCancel {
   readonly account: string
   readonly jobId: string
   readonly nowMs: number
-  /** Null uses the stored number, which may be only an upper bound. */
+  /** If null, the stored number is used, which may be only an upper bound. */
   readonly inputTokens: number | null
   /** The price applies to a call that counts because a node holds the job. */
   readonly inputPrices?: InputPrices

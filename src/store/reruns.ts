@@ -1,4 +1,4 @@
-/** The SQL for reruns, shared by both stores. */
+/** Both stores share this SQL for reruns. */
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
 import { storedTextOf } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'

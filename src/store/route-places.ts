@@ -59,9 +59,7 @@ export class RoutePlaces {
     return this.#routes.keys()
   }
 
-  /**
-   * For a database with one node. A new node does not know whose jobs earlier walks have skipped, so it starts at the front.
-   */
+  /** A new node does not know whose jobs earlier walks have skipped, so it starts at the front. */
   walkedBy(node: string): void {
     if (node === this.#node) return
     this.#node = node

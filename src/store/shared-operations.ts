@@ -1,4 +1,4 @@
-/** The operations whose SQL both stores share. This file has those of held requests and of the audit log. */
+/** Collects the operations whose SQL both stores share, and has those of held requests and of the audit log. */
 import { isJobId } from '../job/job-id.ts'
 import { accountOperations, adminTokenOperations, keyOperations } from './accounts.ts'
 import { batchOperations } from './batches.ts'

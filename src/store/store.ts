@@ -104,8 +104,8 @@ export interface Store
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which
-   * the next claim returns. Claims, rescues and calls of `release` do not change them.
+   * Works like `release`, for jobs that wait for a model server. The next claim returns the stored usage of their runs so far.
+   * Claims, rescues and calls of `release` do not change this usage and the stored route.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
@@ -169,7 +169,7 @@ export interface ClaimOfRoute {
   readonly of: 'route'
   readonly route: string
   readonly exceptAccounts: readonly string[]
-  /** At most a few hundred. The position does not move past these jobs, so that later walks find them. */
+  /** There are at most a few hundred. The position does not move past these jobs, so that later walks find them. */
   readonly exceptJobs: readonly string[]
   /** If true, the walk does not move the position, and `mayHaveMore` may be false although more jobs are queued. */
   readonly keepsPlace: boolean

@@ -131,7 +131,7 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
-      // True while a batch has yet to write the result of the job.
+      // The value is 1 while a batch still has to write the result of the job.
       in_batch: ['integer', '', ''],
       // These columns are only counted: whether a node holds the job, and the state of its callback.
       held: ['integer', '', ''],

@@ -1,4 +1,4 @@
-/** The SQL for usage and quotas of accounts, and for jobs that wait for budget, shared by both stores. */
+/** Both stores share this SQL for usage and quotas of accounts, and for jobs that wait for budget. */
 
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'

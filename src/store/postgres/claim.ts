@@ -261,7 +261,7 @@ const QUEUE_DEPTHS = {
   where r.route is not null`,
 } as const
 
-/** One more row has the next deadline. The offset prevents the planner from using the index of lanes. */
+/** The last row has the next deadline instead of a route. The offset prevents the planner from using the index of lanes. */
 export const QUEUED = {
   name: 'queued',
   repeatable: true,

@@ -14,7 +14,7 @@ export class Overruled extends StoreUnavailable {}
 /** These SQLSTATE codes mean a deadlock, a serialization failure, and a plan that a migration has made stale. */
 const OVERRULED = ['40P01', '40001', '0A000']
 /**
- * This function in Postgres rejects a stale plan. The message of the error depends on the server's language (`lc_messages`).
+ * Postgres rejects a stale plan in this function. The message of the error depends on the server's language (`lc_messages`).
  */
 const STALE_PLAN = 'RevalidateCachedQuery'
 /**

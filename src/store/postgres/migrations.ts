@@ -445,7 +445,7 @@ alter table quota_deltas add column reserved bigint not null default 0;
 alter table accounts add column cap_cost bigint;
 `
 
-/** These jobs were released to wait, or have waited for budget, so their wait did not begin with their creation. */
+/** The index has jobs whose wait did not begin with their creation: they were released to wait, or have waited for budget. */
 const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `

@@ -68,7 +68,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Also resolves if the node cannot connect; it then keeps trying. */
+  /** The promise also resolves if the node cannot connect. The node then keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -84,7 +84,7 @@ export class Notifications {
     this.#sendSoon()
   }
 
-  /** Also resolves if the other nodes could not be asked, because polling finds finished jobs. */
+  /** The promise also resolves if the other nodes could not be asked, because polling finds finished jobs. */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return
     for (const jobId of jobIds) this.#announced.push(jobId)

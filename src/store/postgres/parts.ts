@@ -67,7 +67,7 @@ export class OtherNodes {
     return this.#knownToAny.every((features) => features.includes(feature))
   }
 
-  /** Also publishes how far this node has claimed each route. */
+  /** Reads what other nodes have published, and publishes how far this node has claimed each route. */
   async look(): Promise<void> {
     const turns = this.#walks.turns()
     const highest = Math.max(0, ...Object.values(turns))

@@ -29,7 +29,7 @@ export interface WalkEnd {
 /** A walk from the front may take several claims, until it reaches the place where the previous walk has stopped. */
 interface Whole {
   dueMs: number
-  /** Null if no walk from the front is in progress. */
+  /** The place is null if no walk from the front is in progress. */
   until: Place | null
   spentMs: number
 }
