@@ -1,5 +1,4 @@
 /** Tiers: the limits and permissions of accounts (SPEC §8), and their weight in the fair order. */
-
 import type { Priority } from './priority.ts'
 
 export interface Tier {

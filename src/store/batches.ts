@@ -1,5 +1,4 @@
 /** Both stores share this SQL for batches. */
-
 import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'
 import {

@@ -2,7 +2,6 @@
  * The part of the storage contract with which operators search jobs of all accounts. Expired jobs are hidden, even while they
  * are still stored.
  */
-
 import type { Status, Usage } from '../job/job.ts'
 import type { BatchOfJob } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'

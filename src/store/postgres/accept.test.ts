@@ -1,5 +1,4 @@
 /** Tests acceptances in Postgres: large groups, keys that are found among many, and equal keys in one group. */
-
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'

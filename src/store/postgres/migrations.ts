@@ -5,7 +5,6 @@
  * dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
  * held. So settling a job never rewrites its conversation, and vacuum has only a small table to process.
  */
-
 import { COST_CAPS_MIGRATION } from './cost-caps.ts'
 import { QUOTA_MIGRATIONS } from './quota-migrations.ts'
 

@@ -6,8 +6,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { NodeEvents } from '../node-store.ts'
-import { connectionSettings, type Database } from './database.ts'
-import { breaksConnection, meaningOf } from './errors.ts'
+import { breaksConnection, connectionSettings, type Database, meaningOf } from './database.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
 /** Notifications that are raised within this time after a statement share the next one. */

@@ -1,5 +1,4 @@
 /** Runs what commands do directly on a Postgres database, even while servers are running. */
-
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { sharedOperatorOperations, withSearches } from '../shared-operations.ts'

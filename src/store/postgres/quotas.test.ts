@@ -1,5 +1,4 @@
 /** Tests the sums of quotas in Postgres: while they are folded, with partitions, and next to nodes of version 0.2. */
-
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'

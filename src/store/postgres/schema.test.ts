@@ -1,5 +1,4 @@
 /** Tests migrations of the schema while nodes of the first version are running, which continue to work. */
-
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'

@@ -12,10 +12,8 @@ import {
   unnest,
   weightOfSettlement,
 } from './columns.ts'
-import type { Database, Statement } from './database.ts'
-import { OutcomeUnknown } from './errors.ts'
-import type { PostgresParts } from './parts.ts'
-import { MAX_WEIGHT } from './parts.ts'
+import { type Database, OutcomeUnknown, type Statement } from './database.ts'
+import { MAX_WEIGHT, type PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'

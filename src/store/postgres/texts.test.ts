@@ -1,5 +1,4 @@
 /** Tests which texts are stored compressed in Postgres. */
-
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
-import { OutcomeUnknown } from './errors.ts'
+import { OutcomeUnknown } from './database.ts'
 
 /** Longer than a restart of the database takes. After this time, the waiting caller gets a 503. */
 const MAX_UNKNOWN_MS = 20_000
