@@ -78,7 +78,7 @@ export function overdueResult(
   return { usage: usageOfEarlier(earlier), receiptJson: JSON.stringify(receiptOfEarlier(earlier)) }
 }
 
-export type CancelledBy = 'caller' | 'operator'
+type CancelledBy = 'caller' | 'operator'
 
 const MESSAGES: Readonly<Record<CancelledBy, string>> = {
   caller: 'The caller cancelled the job.',

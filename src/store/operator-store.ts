@@ -2,7 +2,6 @@
  * The part of the storage contract that commands use, even while servers are running. Admin actions and the audit log are
  * declared here, the rest in other files.
  */
-import type { CancelledBy } from '../job/results-without-call.ts'
 import type { AccountStore, AdminTokenStore } from './account-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackRecords } from './callback-store.ts'
@@ -79,7 +78,7 @@ export interface DeletedJobs {
 }
 
 export interface CancelledOutcome {
-  readonly by: CancelledBy
+  readonly by: 'operator' | 'caller'
   readonly errorJson: string
   readonly usageJson: string
   readonly nowMs: number
