@@ -1,4 +1,4 @@
-/** What a job is. docs/glossary.md explains the words. This folder uses no clock, database or network. */
+/** Defines what a job is. docs/glossary.md explains the words. This folder uses no clock, database or network. */
 import type { Priority } from './priority.ts'
 
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'

@@ -96,7 +96,7 @@ export interface Leases extends Pick<NodeStore, 'renew'> {
   close(): Promise<void>
 }
 
-/** Events may be late or lost, because nodes also poll. */
+/** Nodes also poll, so events may be late or lost. */
 export interface NodeEvents {
   /** The route is null if jobs may have been queued on any route. */
   readonly jobsWaiting: (route: string | null) => void

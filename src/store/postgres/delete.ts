@@ -8,7 +8,7 @@ import { type Database, meaningOf, type Statement, withClient } from './database
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
-/** Postgres ends transactions that are idle for less than this time (`database.ts`). */
+/** Postgres ends an idle transaction sooner than this (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
 /** Nodes write the times of jobs, and their clocks may be wrong by this much. */
