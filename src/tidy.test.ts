@@ -46,9 +46,8 @@ const MAY_IMPORT = listed({
   admin: 'accounts/key.ts batches/progress.ts job net/ssrf-guard.ts store',
   queue: `
     job parley-json-schema net sharing cpu-pool tokens store/store.ts store/account-store.ts
-    store/admin-action-store.ts store/cost-cap-store.ts store/expiry.ts store/held-request-store.ts
-    store/node-store.ts store/rerun-store.ts store/usage-store.ts upstreams/model-server.ts
-    upstreams/routes.ts
+    store/expiry.ts store/held-request-store.ts store/node-store.ts store/rerun-store.ts
+    store/usage-store.ts upstreams/model-server.ts upstreams/routes.ts
   `,
   callbacks: `
     job net sharing queue/retry-write.ts store/store.ts store/account-store.ts

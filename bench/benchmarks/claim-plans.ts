@@ -2,9 +2,8 @@
  * Shows how Postgres executes a claim: which indexes and how many pages it reads, and whether it scans a whole table. Postgres
  * may choose a custom or a generic plan for a prepared statement, so the benchmark reads both. It rolls the claims back.
  */
-
 import pg from 'pg'
-import { WALK } from '../../src/store/postgres/claim-statements.ts'
+import { WALK } from '../../src/store/postgres/claim.ts'
 import { connectionSettings } from '../../src/store/postgres/database.ts'
 import { FRONT } from '../../src/store/route-places.ts'
 import { WALK_ROWS } from '../../src/store/store.ts'

@@ -1,7 +1,7 @@
 /**
- * API keys: their format, and how they are issued. A key consists of `prl_`, 32 random base62 characters, and a checksum of 6
- * characters. The checksum reveals a mistyped or invented key without a database lookup. Only a hash of the key is stored. The
- * first key of an account also creates the account, with its signing secret.
+ * API keys: their format, and how they are issued. The first key of an account also creates the account. A key consists of
+ * `prl_`, 32 random base62 characters and a checksum, which reveals a mistyped or invented key without a database lookup. Only
+ * a hash of the key is stored.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -13,9 +13,7 @@ const PREFIX = 'prl_'
 const RANDOM_LENGTH = 32
 const CHECKSUM_LENGTH = 6
 const SHAPE = /^prl_[0-9A-Za-z]{38}$/
-/**
- * The largest multiple of 62 up to 256. Bytes from here on are discarded, because otherwise some digits would be more likely.
- */
+/** Bytes from here on are discarded, because otherwise some digits would be more likely: 248 is a multiple of 62. */
 const FAIR_BYTES = 248
 
 export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): string {
@@ -28,17 +26,16 @@ export function makeKey(random: (bytes: number) => Uint8Array = randomBytes): st
   return PREFIX + text + checksum(PREFIX + text)
 }
 
-/** Whether the text has the shape and the checksum of a key. */
 export function isWellFormedKey(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, PREFIX.length + RANDOM_LENGTH)))
 }
 
-/** Returns the hash that the database stores. A fast hash without a salt is safe here, because the key is long and random. */
+/** A fast hash without a salt is safe, because a key is long and random. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'base64url')
 }
 
-/** Returns an ID for a key, for lists and commands. It grants no access. */
+/** The ID names the key in lists and commands. It grants no access. */
 export function makeKeyId(): string {
   return `key_${randomBytes(8).toString('hex')}`
 }
@@ -54,14 +51,12 @@ function checksum(text: string): string {
 }
 
 const DAY_MS = 86_400_000
-/** The maximum lifetime of a key in days: a hundred years. */
 export const MOST_DAYS = 36_500
 
 interface IssueRequest {
   readonly account: string
   readonly tier: string
   readonly label?: string | null
-  /** Days until the key expires; null if it never does. */
   readonly expiresDays: number | null
   readonly nowMs: number
 }
@@ -70,7 +65,7 @@ type Issued =
   | { readonly kind: 'issued'; readonly key: string; readonly keyId: string }
   | { readonly kind: 'other tier'; readonly tier: string }
 
-/** Issues a key. The key itself is not stored, so it can only be shown now. */
+/** Only a hash of the key is stored, so the operator must be shown the key now. */
 export async function issueKey(store: AccountStore, request: IssueRequest): Promise<Issued> {
   const key = makeKey()
   const keyId = makeKeyId()
@@ -88,7 +83,10 @@ export async function issueKey(store: AccountStore, request: IssueRequest): Prom
   return result.kind === 'created' ? { kind: 'issued', key, keyId } : result
 }
 
-/** Issues a key that replaces another one, which still works during the grace period. The new key can only be shown now. */
+/**
+ * The replaced key still works during the grace period. Only a hash of the new key is stored, so the operator must be shown the
+ * new key now.
+ */
 export async function rotateKey(
   store: Pick<AccountStore, 'rotateKey'>,
   keyId: string,
@@ -100,12 +98,10 @@ export async function rotateKey(
   return { ...rotated, key }
 }
 
-/** Returns when a key that is issued now will expire; null if it never does. */
 export function keyEndMs({ expiresDays, nowMs }: IssueRequest): number | null {
   return expiresDays === null ? null : nowMs + Math.round(expiresDays * DAY_MS)
 }
 
-/** Gives the account a new signing secret; see `AccountStore.rotateSecret`. */
 export function rotateSecret(store: AccountStore, account: string, nowMs: number): Promise<boolean> {
   return store.rotateSecret(account, makeSecret(), nowMs)
 }

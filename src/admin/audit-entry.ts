@@ -1,5 +1,5 @@
 /** Defines the entries of the audit log for the admin API, the dashboard and `--json`. Times are Unix seconds. */
-import type { AuditEntry as AuditRecord } from '../store/audit-store.ts'
+import type { AuditEntry as AuditRecord } from '../store/operator-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { anyObject, more, next, orNull, textOrNull, unixTime } from './fields.ts'
 

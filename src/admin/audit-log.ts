@@ -1,7 +1,7 @@
 /** Runs admin actions and records them in the audit log: an entry before an action starts, its outcome when it ends. */
 import type { Clock } from '../clock.ts'
 import { BATCH_PREFIX } from '../job/job-id.ts'
-import type { AccountOf, AuditStore } from '../store/audit-store.ts'
+import type { AccountOf, AuditStore } from '../store/operator-store.ts'
 import type { ActionTools, AnyAction, AnyInput } from './action.ts'
 import { messageOf } from './deletion.ts'
 import { Refusal } from './refusals.ts'

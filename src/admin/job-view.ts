@@ -9,12 +9,12 @@ import type {
   CallbackDetails as StoredCallback,
   CallbackSummary as StoredCallbackSummary,
 } from '../store/callback-store.ts'
-import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type {
   JobContent as StoredContent,
   JobDetails as StoredDetails,
   JobSummary as StoredSummary,
 } from '../store/job-search-store.ts'
+import { BUDGET_QUEUES } from '../store/usage-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import {
   callbackState,

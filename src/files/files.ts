@@ -12,7 +12,6 @@ import {
   type StoredFile,
 } from '../store/file-store.ts'
 
-/** The account that owns a file, and its limits. */
 export interface FileOwner {
   readonly account: string
   readonly tier: Pick<Tier, 'maxFiles'>
@@ -26,7 +25,6 @@ export interface FilesOptions {
   readonly makeId: () => string
 }
 
-/** How many bytes of a file one step of a purge deletes at least. */
 const PURGED_BYTES = 16 * LEAST_PIECE_BYTES
 
 export class Files {
@@ -52,7 +50,7 @@ export class Files {
     return this.#options.store.findFile(account, fileId, this.#options.clock.nowMs())
   }
 
-  /** Yields the content in pieces. Rejects if the file is deleted meanwhile. */
+  /** Yields the content in pieces. Rejects if the file is deleted while it is read. */
   async *read({ id, bytes }: StoredFile): AsyncGenerator<Uint8Array> {
     for (let at = 0, left = bytes; left > 0; at++) {
       const piece = await this.#options.store.readPiece(id, at)
@@ -63,8 +61,7 @@ export class Files {
   }
 
   /**
-   * Returns whether the account had such a file. Usually the content is deleted before this resolves; if many files are being
-   * purged, it is deleted later.
+   * Returns false if the account has no such file. If many files are being purged, the content is deleted after this resolves.
    */
   async delete(account: string, fileId: string): Promise<boolean> {
     const { store, clock } = this.#options
@@ -75,7 +72,7 @@ export class Files {
   }
 }
 
-/** Purges as many bytes as a deleted file of this size has. These may be bytes of files that were deleted earlier. */
+/** Purges as many bytes as the file has. These may be bytes of files that were deleted earlier. */
 async function purge(
   store: Pick<FileStore, 'purgeFiles'>,
   clock: Pick<Clock, 'nowMs'>,
@@ -95,7 +92,6 @@ interface FileWriterOptions {
   readonly clock: Pick<Clock, 'nowMs'>
 }
 
-/** Writes a file piece by piece, within the account's quota of stored bytes. */
 export class FileWriter {
   readonly #file: NewFile
   readonly #limits: QuotaLimits | null
@@ -114,7 +110,7 @@ export class FileWriter {
     return this.#file.createdAtMs
   }
 
-  /** Writes the next bytes. Await it before the next call. If bytes were not written, stop writing. */
+  /** Writes the next bytes. Await each call before the next one. After any result but `written`, stop writing. */
   async write(bytes: Uint8Array): Promise<Written> {
     for (let at = 0; at < bytes.length; ) {
       const part = bytes.subarray(at, at + PIECE_BYTES - this.#filled)
@@ -128,7 +124,6 @@ export class FileWriter {
     return 'written'
   }
 
-  /** Completes the file, which makes it readable. */
   async complete(about: AboutFile): Promise<StoredFile | Exclude<Written, 'written'>> {
     const written = this.#filled > 0 ? await this.#append() : 'written'
     if (written !== 'written') return written

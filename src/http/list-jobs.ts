@@ -1,9 +1,8 @@
 /** GET /api/v1/messages lists the caller's jobs without their contents. With `ids`, it returns these jobs. */
-
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
 import { type Include, type MetadataById, usageView } from '../job/job-record.ts'
-import { metadataFilter } from '../job/metadata-filter.ts'
+import { metadataFilter } from '../job/request.ts'
 import { Counts } from '../sharing/counts.ts'
 import { CALLBACK_STATES } from '../store/callback-store.ts'
 import type { JobPage, JobSearch, JobSummary } from '../store/job-search-store.ts'

@@ -1,15 +1,13 @@
 /** Amounts of the currency. They are stored and counted in whole millionths; people write them as decimals. */
 
 const MICROS = 1_000_000
-/** The largest stored amount. Sums are limited to it, because a model server may report any number of tokens. */
+/** Sums stop at the largest amount, because a model server may report any number of tokens. */
 export const MAX_COST = Number.MAX_SAFE_INTEGER
 
-/** Adds two amounts, up to the largest amount that can be stored. */
 export function sumOfCosts(one: number, other: number): number {
   return Math.min(one + other, MAX_COST)
 }
 
-/** An amount of the currency in millionths. */
 export function microsOf(amount: number): number {
   return Math.min(Math.round(amount * MICROS), MAX_COST)
 }
@@ -18,7 +16,6 @@ export function amountOf(micros: number): number {
   return micros / MICROS
 }
 
-/** The amount as a decimal, for example `1.50` or `0.000375`. */
 export function amountText(micros: number): string {
   const digits = String(micros).padStart(7, '0')
   const decimals = digits.slice(-6).replace(/0{1,4}$/, '')

@@ -16,17 +16,15 @@ export type Answer =
       readonly errors: readonly string[]
       readonly raw: RawText
     }
-  /** It is not known whether the answer is valid, because checking it against the schema takes more work than permitted. */
+  /** The answer may be valid, but checking it against the schema takes more work than permitted. */
   | { readonly ok: false; readonly kind: 'not checked'; readonly reason: string; readonly raw: RawText }
 
 export interface AnswerLimits {
-  /** Maximum nesting of arrays and objects in a JSON answer. */
   readonly maxDepth: number
-  /** Maximum steps of the check (`StepBudget`). */
   readonly steps: number
 }
 
-/** What the check found. It has only the position of the content in the text, so that a thread need not send the text back. */
+/** A verdict has only the position of the content in the text, so that a thread need not send the text back. */
 export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
@@ -34,7 +32,6 @@ export type AnswerVerdict =
   /** The check reached its limit of steps. The reason is a message for the author of the schema. */
   | { readonly kind: 'not checked'; readonly reason: string }
 
-/** @param formatJson the job's `response_format` */
 export function judgeAnswer(
   text: string,
   formatJson: string,
@@ -90,26 +87,22 @@ export function answerOf(text: string, verdict: AnswerVerdict): Answer {
   }
 }
 
-/** The start and end of what may be JSON, without white space around it. */
 type Bounds = readonly [start: number, end: number]
 
 const FENCE = '```'
-/** What follows the characters of an opening fence: the name of a language, and a line break. */
 const FENCE_LINE = /[a-zA-Z]{0,40}[^\S\n]{0,200}\n/y
-/** How many characters a fence may be indented. */
 const MAX_INDENT = 8
 
 const THOUGHTS = '<think>'
 const THOUGHTS_END = '</think>'
 
-/** The whole text without leading thoughts and without a fence around it. */
 function wholeJson(text: string): Bounds {
   return withoutFence(text, trimmedBounds(text, thoughtsEnd(text), text.length))
 }
 
 /**
- * Where the JSON may be if it is not the whole text, most likely first: in the only fenced block, with prose around it, or
- * after thoughts whose start is in the server's chat template, so that the text contains only their end.
+ * Returns where the JSON may be if it is not the whole text, most likely first. If the server's chat template contains the
+ * start of the model's thoughts, the text contains only their end.
  */
 function otherBounds(text: string): Bounds[] {
   const end = text.lastIndexOf(THOUGHTS_END)
@@ -133,7 +126,7 @@ function withoutFence(text: string, [start, end]: Bounds): Bounds {
     : trimmedBounds(text, inside, end - FENCE.length)
 }
 
-/** The contents of the fenced block, if there is exactly one. A fence inside of JSON never starts a line. */
+/** Returns null unless there is exactly one fenced block. A fence inside of JSON never starts a line. */
 function onlyBlock(text: string, from: number): Bounds | null {
   const fences: number[] = []
   for (let at = text.indexOf(FENCE, from); at !== -1; at = text.indexOf(FENCE, at + FENCE.length)) {
@@ -169,9 +162,7 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
 const EMPTY = '(no answer)'
 
 /**
- * Returns the messages, the wrong answer, its errors, and the schema again. The schema may be far above, or only in
- * `response_format`, which some servers do not show to the model.
- * @param formatJson the job's `response_format`
+ * Repeats the schema, because it may be far above, or only in `response_format`, which some servers do not show to the model.
  */
 export function repairRequest(
   messagesJson: string,

@@ -1,4 +1,4 @@
-/** What calls cost, to the millionth, and what jobs may cost at most. */
+/** Tests what calls cost, to the millionth, and what jobs may cost at most. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { amountText, MAX_COST, microsOf } from './amount.ts'

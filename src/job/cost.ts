@@ -1,15 +1,15 @@
 /**
- * The cost of calls, in whole millionths of the currency. A price is an amount per million tokens, which is also the number of
+ * The cost of calls, in whole millionths of the currency. A price is an amount per million tokens, so it is also the number of
  * millionths per token. The arithmetic is exact for prices with up to nine decimals. The cost of each call is rounded once,
  * half up.
  */
 import { MAX_COST, sumOfCosts } from './amount.ts'
 import { formatParts, splitOptions } from './response-format.ts'
 
-/** Amounts of the currency per million tokens. */
+/** Prices are amounts of the currency per million tokens. */
 export interface Price {
   readonly input: number
-  /** The same as `input` if absent. */
+  /** If absent, cached tokens cost as much as others. */
   readonly cached_input?: number | undefined
   readonly output: number
 }
@@ -30,28 +30,24 @@ export interface PricedModel {
 export interface UsedTokens {
   readonly input: number
   readonly output: number
-  /** How many of the input tokens were cached. */
   readonly cached?: number
 }
 
-/** The fields of a job that determine what it may cost. */
 export interface PricedJob {
   readonly model: string
   readonly inputTokens: number
-  /** The stored response format, with the options. */
   readonly responseFormatJson: string
 }
 
 /** Costs are computed in units of a millionth divided by this number. */
 const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
-/** The estimated length of an answer that has no limit, in tokens. */
+/** An answer without a limit is estimated to have this many tokens. */
 export const USUAL_OUTPUT_TOKENS = 4096
-/** The estimated tokens of the instruction that requests JSON, and of the request for a repair. */
+/** Parley adds an instruction to request JSON, and sends a request for a repair. Their tokens are estimated. */
 const INSTRUCTION_TOKENS = 256
 const REPAIR_TOKENS = 1024
 
-/** The cost of a call, in millionths. */
 export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens): number {
   const [all, fromCache] = [whole(input), whole(Math.min(cached, input))]
   const { cached_input = price.input } = price
@@ -62,10 +58,6 @@ export function costOf(price: Price, { input, output, cached = 0 }: UsedTokens):
   return Math.min(Number((sum + HALF) / DECIMALS), MAX_COST)
 }
 
-/**
- * The cost of a call without an answer.
- * @param price the price of the model's input
- */
 export function costOfInput(price: number, input: number): number {
   return costOf({ input: price, output: 0 }, { input, output: 0 })
 }
@@ -87,7 +79,7 @@ interface Target {
 }
 
 export class Prices {
-  /** By public model name: its targets with a price. `gpt-auto` has the targets of the models from which it chooses. */
+  /** `gpt-auto` has the targets of the models from which it chooses. */
   readonly #targets: ReadonlyMap<string, readonly (Target & { readonly of: string })[]>
 
   constructor(models: Readonly<Record<string, PricedModel>>) {
@@ -108,7 +100,6 @@ export class Prices {
     return (this.#targets.get(model) ?? []).length > 0
   }
 
-  /** The price of input by model, for calls without an answer. */
   get ofInput(): InputPrices {
     return new Map(
       [...this.#targets].flatMap(([model, [first]]) =>
@@ -117,15 +108,14 @@ export class Prices {
     )
   }
 
-  /** The cost of a call for a job with this public model, in millionths; null if the target has no price. */
   costOf(model: string, target: string, tokens: UsedTokens): number | null {
     const priced = this.#targets.get(model)?.find(({ name }) => name === target)
     return priced === undefined ? null : costOf(priced.price, tokens)
   }
 
   /**
-   * What a job may cost at its most expensive target, in millionths; null if no target has a price. For JSON this includes a
-   * repair. If the length of the answer is limited, the job does not cost more, unless failed calls must be paid for.
+   * Returns the cost of the job at its most expensive target, including a repair for JSON; null if no target has a price. If
+   * the length of the answer is limited, the job does not cost more, unless failed calls must be paid for.
    * @param models the models that the tier of the job may use
    */
   estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {
@@ -149,7 +139,7 @@ function estimateAt({ price, maxOutputTokens }: Target, job: PricedJob): number 
   const dearest = { ...price, input: Math.max(price.input, price.cached_input ?? 0) }
   const format = formatParts(responseFormatJson)
   if (format.kind === 'text') return costOf(dearest, { input: inputTokens, output })
-  // The upper bound of the schema's tokens is its bytes, because a token has at least one byte.
+  // A token has at least one byte, so the schema has at most this many tokens.
   const schema = format.kind === 'schema' ? Buffer.byteLength(format.schemaJson) : 0
   const input = inputTokens + schema + INSTRUCTION_TOKENS
   const repaired = input + output + schema + REPAIR_TOKENS

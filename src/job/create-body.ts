@@ -1,7 +1,7 @@
 /**
  * Turns the parsed body of a request to create jobs, and its text, into elements: what admission needs of each job. For large
- * bodies, a thread of the CPU pool does this and sends only the elements, because sending a parsed conversation between threads
- * is expensive.
+ * bodies, a thread of the CPU pool does this and returns only the elements, because sending a parsed conversation between
+ * threads is expensive.
  */
 import { hash } from 'node:crypto'
 import type { IgnoredKeywords } from 'parley-json-schema'
@@ -15,7 +15,7 @@ import { acceptedSchema, readSchemaText } from './read-schemas.ts'
 import type { BatchElement, Metadata, SingleCreate } from './request.ts'
 import { formatParts, TEXT_JSON } from './response-format.ts'
 
-/** The body. Its kind follows from the route of the request, and determines which fields a job may have. */
+/** The route of the request determines the kind, and the kind determines which fields a job may have. */
 export type CreateBody =
   | { readonly kind: 'single'; readonly text: string; readonly value: SingleCreate }
   | { readonly kind: 'batch'; readonly text: string; readonly value: readonly BatchElement[] }
@@ -24,42 +24,33 @@ export interface CreateElement {
   readonly model: string
   readonly messagesJson: string
   readonly messages: number
-  /** An upper bound of the number of input tokens. */
   readonly tokensAtMost: number
   readonly responseFormatJson: string
   readonly options: JobOptions | null
-  /** Null if there is no metadata. */
   readonly metadata: Metadata | null
-  /** The caller's value; undefined for the default. */
   readonly cacheTtlS: number | undefined
   readonly timeoutS: number | undefined
-  /** What an API remembers of the request (`withRecord`), as a JSON object; absent if it remembers nothing. */
   readonly recordJson?: string
-  /** Undefined for `normal`. */
   readonly priority: Priority | undefined
-  /** The seconds from creation to the deadline; undefined if there is none. */
   readonly completeWithinS: number | undefined
-  /** The callback, whose URL and headers have not been checked yet. */
+  /** The URL and headers are not checked yet. */
   readonly callback: Callback | null
-  /** The parts of the schema that will not be checked; null if all will be. */
   readonly ignored: IgnoredKeywords | null
-  /** The first violated rule of SPEC §2.2 to §2.4. Rules that need settings other than these limits are checked later. */
+  /** The first violated rule of SPEC §2.2 to §2.4. Rules that need other settings than `PartLimits` are checked later. */
   readonly problem: Problem | null
 }
 
-/** Maximum bytes of parts of a job creation object. */
 export interface PartLimits {
   readonly payloadBytes: number
   readonly schemaBytes: number
 }
 
-/** A rule that a job creation object of the right shape violates, and the path of the field. */
 export interface Problem {
   readonly field: string
   readonly rule: string
 }
 
-/** The source text of the parts; null for a part that is absent, or whose exact text does not matter. */
+/** A text is null if its part is absent, or if its exact text does not matter. */
 interface PartTexts {
   readonly payload: string | null
   readonly schema: string | null
@@ -67,7 +58,7 @@ interface PartTexts {
 
 const NO_PARTS: PartTexts = { payload: null, schema: null }
 
-/** @param body a body whose value is its parsed text and has the right shape */
+/** `body.value` must be the parsed `body.text`, and must have the right shape. */
 export function createElements(body: CreateBody, limits: PartLimits): CreateElement[] {
   const parts = partsOf(body, limits)
   if (body.kind === 'single') return [createElement(body.value, parts?.[0] ?? NO_PARTS, limits)]
@@ -81,13 +72,13 @@ const SCHEMA_MEMBER: WantedMembers = new Map([['response_format', new Map([['sch
 const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER])
 
 /**
- * The source texts that matter: a payload is forwarded as written, and a schema keeps its large integers. Null if no part
- * matters and none can be too large.
+ * The exact text of payloads matters, because they are forwarded as written, and that of schemas with large integers. Returns
+ * null if no exact text matters and no part can be too large.
  */
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
-  // Counts characters instead of bytes, which is faster: a character has at most three bytes.
+  // Counting characters is faster than counting bytes. A character has at most three bytes.
   const mayExceed = body.text.length * 3 > limits.schemaBytes
   const needsSchema = mayExceed || (hasSchema(body) && mayLoseDigits(body.text))
   if (!hasPayload && !needsSchema) return null
@@ -105,7 +96,6 @@ function partTexts(cut: CutTexts): PartTexts {
   return { payload: cut[PAYLOAD] ?? null, schema: cut[SCHEMA] ?? null }
 }
 
-/** @param object an object of the right shape */
 function createElement(
   object: SingleCreate & BatchElement,
   parts: PartTexts,
@@ -135,7 +125,6 @@ function createElement(
   }
 }
 
-/** The format as JSON text. Its schema has the integers that the caller wrote. */
 function formatJson(
   format: SingleCreate['response_format'],
   schema: string | null,
@@ -187,7 +176,7 @@ function sizeProblem(field: string, text: string | null, limit: number, setting:
   return { field, rule: `must be at most ${limit} bytes long (${setting}), but is ${bytes}` }
 }
 
-/** The first violated rule of SPEC §2.2 and §2.3 that the schema of the body cannot express. */
+/** Checks rules of SPEC §2.2 and §2.3 that the schema of the body cannot express. */
 export function problemWith({ response_format, messages }: SingleCreate | BatchElement): Problem | null {
   let hasUser = false
   for (const { role } of messages) hasUser ||= role === 'user'
@@ -201,24 +190,19 @@ export function problemWith({ response_format, messages }: SingleCreate | BatchE
 const TOKENS_PER_MESSAGE = 3
 const TOKENS_FOR_ANSWER = 3
 
-/** The tokens that the chat format adds: a few for each message, and a few for the beginning of the answer. */
+/** The chat format adds a few tokens for each message, and a few for the beginning of the answer. */
 export function framingTokens(messages: number): number {
   return messages * TOKENS_PER_MESSAGE + TOKENS_FOR_ANSWER
 }
 
-/**
- * An upper bound of the number of input tokens, because a token has at least one byte. It saves most jobs from the tokenizer.
- */
+/** Returns an upper bound: a token has at least one byte. Because of it, most jobs need no tokenizer. */
 export function tokensAtMost(messages: readonly Message[]): number {
   let tokens = TOKENS_FOR_ANSWER
   for (const { content } of messages) tokens += TOKENS_PER_MESSAGE + Buffer.byteLength(content)
   return tokens
 }
 
-/**
- * Identifies the request for Idempotency-Key. White space and escapes do not change it, but every digit of a payload or schema
- * does.
- */
+/** White space and escapes do not change the fingerprint of a request, but every digit of a payload or schema does. */
 export function bodyFingerprint(
   route: string,
   body: CreateBody['value'],
@@ -237,7 +221,7 @@ export function bodyFingerprint(
   )
 }
 
-/** Joins the formats that contain integers beyond 2^53: different ones may parse to equal values. Usually empty. */
+/** Returns the texts of formats with integers beyond 2^53, because different integers may parse to equal values. */
 export function exactFormats(elements: readonly CreateElement[]): string {
   const formats = elements.map(({ responseFormatJson }) => responseFormatJson)
   return formats.filter(mayLoseDigits).join('')
@@ -253,7 +237,7 @@ export type LengthProblem =
   | { readonly kind: 'too long'; readonly jobs: number }
 
 /**
- * Why a body is not a batch of a permitted length; null if it is one. Checked before the fields, so that a batch over the limit
+ * Returns null if the body is a batch of a permitted length. The fields are checked afterwards, so that a batch over the limit
  * costs no more than parsing.
  */
 export function batchLengthProblem(body: unknown, maxJobs: number): LengthProblem | null {

@@ -3,15 +3,14 @@ import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
 
-/** Characters of base64url: they contain 132 bits. */
+/** A fingerprint has 132 bits, in base64url. */
 export const FINGERPRINT_DIGITS = 22
-/** From this many characters on, joining texts takes longer than creating a hash object. */
+/** From this length on, joining texts takes longer than creating a hash object. */
 const LONG = 16_384
 
 /**
- * The same for jobs of the same account with the same model, response_format, options and messages, and different for all
- * others: 132 bits of SHA-256 in base64url. The length of each part comes before it, so that different parts never join into
- * the same text.
+ * Jobs have the same fingerprint if they have the same account, model, response_format, options and messages. The length of
+ * each part comes before it, so that different parts never join into the same text.
  */
 export function jobFingerprint({
   account,
@@ -34,13 +33,9 @@ export function jobFingerprint({
   return digest.slice(0, FINGERPRINT_DIGITS)
 }
 
-/** The length of the result of `hashOfRequest`. */
 export const HASH_DIGITS = 32
 
-/**
- * Identifies a request among those of its account, so that a repeated request finds the job of the first. It consists of hex
- * digits, which sort the same in every collation of Postgres.
- */
+/** A repeated request finds the job of the first by this hash. Hex digits sort the same in every collation of Postgres. */
 export function hashOfRequest(route: string, bodyJson: string): string {
   return hash('sha256', `${route} ${bodyJson}`).slice(0, HASH_DIGITS)
 }

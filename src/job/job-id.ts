@@ -1,36 +1,32 @@
 /**
- * Job IDs: UUIDv7 (RFC 9562) that grow strictly within a process. Because they are in order of time, a database inserts at one
- * end of its index, which made SQLite five times faster than random IDs.
+ * Job IDs: UUIDv7 (RFC 9562) that grow strictly within a process. IDs in order of time made SQLite's inserts five times faster
+ * than random IDs, because they are at one end of the index.
  */
 
 const ID_LENGTH = 36
 export const JOB_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-/** Whether the text is a job ID in the form in which Parley writes it, in lower case. */
+/** Accepts only lower case, as Parley writes IDs. */
 export function isJobId(text: string): boolean {
   return JOB_ID.test(text)
 }
 
-/**
- * Returns the job ID that a caller or operator means, in lower case; null if the text is not a job ID. RFC 9562 §4 requires
- * readers to accept both cases, and some libraries and databases write UUIDs in upper case.
- */
+/** Returns the ID in lower case, or null. RFC 9562 §4 requires readers to accept both cases. */
 export function readJobId(text: string): string | null {
   if (JOB_ID.test(text)) return text
-  // Checks the length first, because the text comes from outside and may be long.
+  // The length comes first, because a text from outside may be long.
   const lower = text.length === ID_LENGTH ? text.toLowerCase() : ''
   return JOB_ID.test(lower) ? lower : null
 }
 
-/** The digit for the version in the third group, and the bits for the variant in the fourth. */
 const VERSION = 0x7000
 const VARIANT = 0x8000
 const COUNTER_LIMIT = 0x1000
 const POOL_IDS = 256
 
 /**
- * Returns a function that generates IDs, each greater than the previous one, even if the clock stands still or goes back.
- * @param randomHex returns the given number of random bytes in hex
+ * Each ID is greater than the previous one, even if the clock stands still or goes back.
+ * @param randomHex returns this many random bytes in hex
  */
 export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number) => string): () => string {
   let lastMs = 0
@@ -54,43 +50,37 @@ export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number
     const rest = pool.slice(used + 4, used + 16)
     used += 16
     const count = VERSION + counter
-    // The two bits of the variant replace the first two random bits, so 62 random bits remain.
+    // The two bits of the variant replace two random bits, so 62 random bits remain.
     const variant = VARIANT | (Number.parseInt(first, 16) & 0x3fff)
     return `${time}-${count.toString(16)}-${variant.toString(16)}-${rest}`
   }
 }
 
-/** The latest time that fits into an ID, in the year 10889. */
+/** No later time than in the year 10889 fits into an ID. */
 const LAST_MS = 2 ** 48 - 1
 
-/** The smallest ID of that millisecond: every job that was created earlier has a smaller one. */
+/** Every job that was created before that millisecond has a smaller ID. */
 export function leastJobId(atMs: number): string {
   const ms = Math.min(Math.max(0, Math.floor(atMs)), LAST_MS)
   return `${timeDigits(ms)}-7000-8000-000000000000`
 }
 
-/** The first two groups of digits, which contain the time. */
 function timeDigits(ms: number): string {
   const digits = ms.toString(16).padStart(12, '0')
   return `${digits.slice(0, 8)}-${digits.slice(8)}`
 }
 
-/** The time in an ID, in milliseconds since 1970. */
 export function jobIdMs(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
 
-/** The prefix of batch IDs in requests and responses. An ID like that of a job follows it. */
 export const BATCH_PREFIX = 'batch_'
 
-/** The batch to which a job belongs as a line. */
 export interface BatchOfJob {
-  /** The stored form of the ID. */
   readonly id: string
   readonly custom_id: string
 }
 
-/** Returns the ID in its stored form, without the prefix; null if the text is not the ID of a batch. */
 export function readBatchId(text: string): string | null {
   return text.startsWith(BATCH_PREFIX) ? readJobId(text.slice(BATCH_PREFIX.length)) : null
 }

@@ -7,21 +7,18 @@ export interface JobRecord {
   readonly createdAtMs: number
   readonly contentJson: string | null
   readonly errorJson: string | null
-  /** The `Usage` as JSON text; null until the job has finished. */
   readonly usageJson: string | null
-  /** Whether the job waits for the budget of its account; absent if that is not known. */
   readonly waitsForBudget?: boolean
 }
 
-/** What a response or callback can contain in addition to the specification, if the caller requests it. */
+/** A response or callback contains these only if the caller requests them. */
 export const INCLUDES = ['usage', 'metadata'] as const
 export type Include = (typeof INCLUDES)[number]
 
-/** By job ID: the metadata as JSON text. Jobs without metadata are missing. */
+/** Jobs without metadata are missing. The values are JSON text. */
 export type MetadataById = ReadonlyMap<string, string>
 export const NO_METADATA: MetadataById = new Map()
 
-/** The `data` object of a response that reads a job, as JSON text. */
 export function jobRecordJson(
   record: JobRecord,
   include: readonly Include[] = [],
@@ -37,7 +34,7 @@ export function jobRecordJson(
     : `${json}${usage}}`
 }
 
-/** The usage that a caller sees. It omits the name of the upstream, which only operators should know. */
+/** Callers see this usage. The name of the upstream is omitted, because only operators should know it. */
 export interface UsageView extends Omit<Usage, 'target' | 'finish_reason'> {
   readonly model: string | null
   readonly cached_input_tokens: number
@@ -73,12 +70,12 @@ export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
 }
 
 /**
- * How a finished job ended, for interfaces that distinguish more endings than SPEC §2.5. `incomplete`: the answer was
- * truncated, or the model's content policy withheld it.
+ * Some APIs distinguish more endings than SPEC §2.5. An answer that was truncated, or withheld because of the model's content
+ * policy, is `incomplete`.
  */
 type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/** Call this only for a finished job. A failed job is `incomplete` if it failed because its answer was truncated. */
+/** The job must have finished. A failed job is `incomplete` if it failed because its answer was truncated. */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

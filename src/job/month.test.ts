@@ -1,4 +1,4 @@
-/** The start and the end of months. */
+/** Tests where months start and end. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isMonth, monthEndsMs, monthOf } from './month.ts'

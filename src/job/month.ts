@@ -1,19 +1,17 @@
-/** Calendar months in UTC, such as `2026-11`: the period of usage and caps. */
+/** Calculates calendar months in UTC, such as `2026-11`. Usage and caps count by month. */
 
 let known = { month: '', fromMs: 0, toMs: 0 }
 
 export function monthOf(atMs: number): string {
-  // Remembers the month, because this is called for each job and the result stays the same for weeks.
+  // The month is remembered, because this function runs for each job and the result is the same for weeks.
   if (atMs < known.fromMs || atMs >= known.toMs) known = spanOf(atMs)
   return known.month
 }
 
-/** The end of the month that contains this time. */
 export function monthEndsMs(atMs: number): number {
   return spanOf(atMs).toMs
 }
 
-/** Whether the text has the form of `monthOf`. */
 export function isMonth(text: string): boolean {
   return /^\d{4}-(0[1-9]|1[0-2])$/.test(text)
 }

@@ -1,4 +1,4 @@
-/** The options of a job, which control how the model writes its answer. Options that the caller omits are not sent. */
+/** The options of a job: how the model writes its answer. Options that the caller omits are not sent. */
 import { type Static, Type } from '../typed-schema.ts'
 
 const MAX_STOP = { items: 4, length: 256 } as const
@@ -67,10 +67,10 @@ export const jobOptions = Type.Object(
 
 export type JobOptions = Static<typeof jobOptions>
 
-/** The names of all options, in the order in which a job stores them. */
+/** A job stores its options in this order. */
 export const OPTION_NAMES = Object.keys(jobOptions.properties) as readonly (keyof JobOptions)[]
 
-/** The first of the job's options that a model server's message names; null if it names none. */
+/** Returns null if the message of the model server names none of the options. */
 export function namedOption(optionsJson: string, message: string): string | null {
   const words = message.match(/\w+/g)?.map((word) => (word === 'max_completion_tokens' ? 'max_tokens' : word))
   const options: JobOptions = JSON.parse(optionsJson)

@@ -1,30 +1,25 @@
 /** The priorities of jobs, the names of their queues, and how jobs of lower priorities get a share. */
 
-/** The highest comes first. */
+/** The highest priority comes first. */
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
 /**
- * While jobs of a lower priority wait, one of this many jobs that start has that priority, so that its jobs do not wait
- * forever. This applies to each lower priority separately.
+ * While jobs of a lower priority wait, one of this many jobs that start has that priority, so that they do not wait forever.
  */
 const LOWER_SHARE = 20
 const HIGHER = LOWER_SHARE - 1
-/** The limit of the credit that a priority gathers while its jobs cannot start. */
+/** A priority cannot gather more credit than this while its jobs cannot start. */
 const MOST_CREDIT = 16 * HIGHER
 
-/** Whether the first priority is higher than the second. */
 export function isHigher(one: Priority, other: Priority): boolean {
   return PRIORITIES.indexOf(one) < PRIORITIES.indexOf(other)
 }
 
-/** Separates the route from the priority. No target has the name `!high`, because names of targets contain a slash. */
+/** No target has the name `!high`, because names of targets contain a slash. */
 const MARK = ' !'
 
-/**
- * The stored name of the queue for jobs of this route and priority. The queue for `normal` has the name of the route, like
- * every queue of versions up to 0.3.
- */
+/** The queue for `normal` has the name of its route, like every queue of versions up to 0.3. */
 export function queueName(route: string, priority: Priority = 'normal'): string {
   return priority === 'normal' ? route : route + MARK + priority
 }
@@ -37,24 +32,19 @@ export function readQueueName(name: string): { readonly route: string; readonly 
     : { route: name.slice(0, end), priority }
 }
 
-/** Decides which lower priorities have waited so long that their next jobs go first. */
+/** Decides when jobs of lower priorities have waited long enough to go first. */
 export class LowerTurns {
   /**
-   * The credit of each priority: 1 for each job of a higher priority that starts while jobs of this one wait, minus `HIGHER`
-   * for each job of its own that starts. It is at most `MOST_CREDIT`. It becomes 0 if a job of a higher priority starts and
-   * none of this one waits.
+   * The credit grows by 1 for each job of a higher priority that starts while jobs of this one wait, and falls by `HIGHER` for
+   * each job of this one that starts. If a higher job starts while none of this one waits, it becomes 0.
    */
   readonly #credit: Record<Priority, number> = { high: 0, normal: 0, low: 0 }
 
-  /** How many jobs of this priority may now go before those of higher ones. */
+  /** This many jobs of the priority may now go before those of higher ones. */
   due(priority: Priority): number {
     return Math.floor(this.#credit[priority] / HIGHER)
   }
 
-  /**
-   * Records that jobs of this priority start.
-   * @param waits returns whether jobs of a lower priority wait
-   */
   started(priority: Priority, jobs: number, waits: (lower: Priority) => boolean): void {
     this.#credit[priority] = Math.max(0, this.#credit[priority] - jobs * HIGHER)
     for (const lower of PRIORITIES) {

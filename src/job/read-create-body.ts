@@ -1,6 +1,6 @@
 /**
- * Reads a large body of a request to create jobs, as a task of the CPU pool: turns its bytes into elements, or returns the
- * first error. Its checks, their order and their errors are the same as for small bodies, which the HTTP server reads itself.
+ * Reads a large body of a request to create jobs, as a task of the CPU pool. The HTTP server reads small bodies itself, with
+ * the same checks, order and errors.
  */
 import { isUtf8 } from 'node:buffer'
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -21,14 +21,12 @@ export interface ReadCreateBody {
   readonly bytes: Uint8Array
   readonly kind: CreateBody['kind']
   readonly maxDepth: number
-  /** Maximum jobs in a batch. */
   readonly maxJobs: number
   readonly limits: PartLimits
-  /** The route for which to compute the fingerprint; null to compute none. */
+  /** No fingerprint is computed if the route is null. */
   readonly fingerprintRoute: string | null
 }
 
-/** A problem that Ajv reports about the shape of a body. */
 export interface ShapeError {
   readonly keyword: string
   readonly instancePath: string
@@ -36,12 +34,11 @@ export interface ShapeError {
   readonly message: string
 }
 
-/** A body that was read. `fingerprint` is null without an Idempotency-Key. */
 export interface LargeBody {
   readonly kind: 'read'
   readonly elements: readonly CreateElement[]
   readonly fingerprint: string | null
-  /** Identifies the request among those of its account; only for a body below `/v1`. */
+  /** A body below `/v1` has this hash, which identifies the request among those of its account. */
   readonly hash?: string
 }
 
@@ -50,10 +47,9 @@ export type CreateBodyResult =
   | { readonly kind: 'not json'; readonly details: string }
   | { readonly kind: 'wrong length'; readonly problem: LengthProblem }
   | { readonly kind: 'wrong shape'; readonly error: ShapeError }
-  /** The field and the rule; only for a body below `/v1`. */
   | { readonly kind: 'wrong field'; readonly problem: string }
 
-/** These options must be the same as in the HTTP server. */
+/** The HTTP server uses the same options, so that small and large bodies get the same errors. */
 const ajv = new Ajv({ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false })
 const validators = new Map<CreateBody['kind'], ValidateFunction>()
 
@@ -83,7 +79,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
       ? { kind, text, value: read.value as readonly BatchElement[] }
       : { kind, text, value: read.value as SingleCreate }
   const elements = createElements(body, limits)
-  // A body with a problem is rejected anyway, and only payloads within their limit may be hashed.
+  // A body with a problem is rejected anyway, and a payload over its limit must not be hashed.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
     fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
@@ -97,12 +93,12 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** More headers than a callback may have, so that the check of their number fails without all of them. */
+/** More headers than a callback may have, so that the check of their number still fails. */
 const HEADERS = 100
 
 /**
- * Keeps only the first headers of a callback, which are enough to reject too many. Sending hundreds of thousands from a thread
- * of the pool to the event loop would take as long as parsing them.
+ * Sending hundreds of thousands of headers from a thread to the event loop would take as long as parsing them. The first ones
+ * are enough to reject too many.
  */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element

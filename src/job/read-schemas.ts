@@ -1,20 +1,18 @@
 /**
- * Reads callers' schemas, and remembers those in use: an account's jobs often share a schema, and reading it takes longer than
- * checking a short answer. Schemas are found by their text, because a stored job contains nothing else of them.
+ * Reads callers' schemas, and remembers those in use by their text: jobs of an account often share a schema, and reading it
+ * takes longer than checking a short answer.
  */
 import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
 
-/** Maximum characters of all remembered schemas. Parsed, they take about twenty times as much memory. */
+/** Parsed schemas take about twenty times as much memory as this many characters. */
 const MAX_REMEMBERED = 512 * 1024
 
-/** The facts about a schema that a call to a model server needs. */
 export interface SchemaFacts {
-  /** Whether the schema meets the rules of strict structured outputs. */
+  /** True if the schema meets the rules of OpenAI's strict structured outputs. */
   readonly strict: boolean
-  /** Whether every answer must be an object. */
+  /** True if every valid answer is an object. */
   readonly isObject: boolean
-  /** JSON pointers to parts of the schema that are not checked; absent if all are checked. */
   readonly ignored?: readonly string[]
 }
 
@@ -23,7 +21,7 @@ interface ReadText {
   facts: SchemaFacts | null
 }
 
-/** Least recently used first. */
+/** The least recently used schema comes first. */
 const remembered = new Map<string, ReadText>()
 let characters = 0
 
@@ -32,10 +30,9 @@ export function readSchemaText(schemaJson: string, parsed?: SchemaObject): ReadS
   return readText(schemaJson, parsed).result
 }
 
-/** The schema of an accepted job, ready for checking. */
+/** Throws if an earlier version accepted a schema that this version rejects. */
 export function acceptedSchema(schemaJson: string): AnswerSchema {
   const { result } = readText(schemaJson)
-  // The schema would have been rejected when the job was created, unless an earlier version accepted it.
   if (!result.ok) throw new Error(`the job's schema is rejected: ${result.path} ${result.rule}`)
   return result.schema
 }

@@ -1,4 +1,4 @@
-/** The schema of a job creation object (SPEC §2.1 to §2.4). Its descriptions are also the documentation. */
+/** The schema of a job creation object (SPEC §2.1 to §2.4). The API reference is generated from its descriptions. */
 import { type Static, Type } from '../typed-schema.ts'
 import { CACHE_TTL_S, COMPLETE_WITHIN_S, TIMEOUT_S } from './field-rules.ts'
 import { ROLES } from './job.ts'
@@ -6,7 +6,6 @@ import { INCLUDES } from './job-record.ts'
 import { jobOptions } from './options.ts'
 import { PRIORITIES } from './priority.ts'
 
-/** The pattern of public model names. */
 export const MODEL_NAME = '^[A-Za-z0-9_.:/-]{1,64}$'
 
 const strict = { additionalProperties: false } as const
@@ -70,19 +69,26 @@ const callback = Type.Object(
   },
 )
 
-export const METADATA_BOUNDS = {
-  value: Type.String({ maxLength: 512 }),
-  pairs: { maxProperties: 16, propertyNames: { maxLength: 64 } },
-} as const
+const metadataValue = Type.String({ maxLength: 512 })
+const METADATA_KEYS = { maxProperties: 16, propertyNames: { maxLength: 64 } } as const
 
-const metadata = Type.Record(METADATA_BOUNDS.value, {
-  ...METADATA_BOUNDS.pairs,
+const metadata = Type.Record(metadataValue, {
+  ...METADATA_KEYS,
   title: 'Metadata',
   description:
     'Your own labels for the job, returned by reads with `?include=metadata`: up to 16 keys of 64 characters, with values of 512. Models do not see them.',
 })
 
 export type Metadata = Static<typeof metadata>
+
+/** The query parameter that filters lists of jobs. `convertQuery` assembles it from several parameters. */
+export const metadataFilter = Type.Optional(
+  Type.Record(metadataValue, {
+    ...METADATA_KEYS,
+    description: 'Only jobs whose `metadata` has all of these pairs, such as `metadata[customer]=acme`.',
+    examples: [{ customer: 'acme' }],
+  }),
+)
 
 const common = {
   model: Type.String({ description: 'A public model name, such as `gpt-auto` or `gpt-5-mini`.' }),
@@ -116,7 +122,6 @@ const common = {
   ),
 }
 
-/** The body of a request that creates one job. */
 export const singleCreate = Type.Object(
   {
     ...common,
@@ -140,7 +145,7 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Fields that only the other way of creating jobs has, with the rest of the error message. */
+/** Only one kind of body has each of these fields. The text is the end of the error message if the other kind has the field. */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

@@ -1,4 +1,7 @@
-/** Takes apart the JSON text of a stored `response_format` without parsing the schema in it, and puts it together. */
+/**
+ * Takes apart the JSON text of a stored `response_format`, and puts it together, without parsing the schema in it. The options,
+ * metadata, trace and record of a job are members of this text, so that they are stored, counted and copied with it.
+ */
 import { valueEnd } from '../json-text/scan-json.ts'
 import type { BatchOfJob } from './job-id.ts'
 import { type JobOptions, OPTION_NAMES } from './options.ts'
@@ -6,27 +9,22 @@ import type { Metadata } from './request.ts'
 
 export type FormatParts =
   | { readonly kind: 'text' }
-  /** Any JSON value. */
   | { readonly kind: 'json' }
   | { readonly kind: 'schema'; readonly schemaJson: string }
 
-/** The stored text of the most common format. */
 export const TEXT_JSON = '{"format":"text"}'
 export const TEXT = { kind: 'text' } as const
-/** The schema of any object: what OpenAI's format `json_object` means. */
+/** OpenAI's format `json_object` means any object. */
 export const ANY_OBJECT = { type: 'object' } as const
 export const ANY_OBJECT_JSON = JSON.stringify(ANY_OBJECT)
 const ANY_JSON: FormatParts = { kind: 'json' }
 
-/** Callers may write the two members in either order. */
+/** Callers may write the members in either order. */
 const BEFORE_SCHEMA = '{"format":"json","schema":'
 const SCHEMA_FIRST = '{"schema":'
 const AFTER_SCHEMA = ',"format":"json"}'
 
-/**
- * @param storedJson a stored `response_format`, in the form that `withOptions`, `withRecord`, `withTraceparent` and
- * `withMetadata` write
- */
+/** The text may contain everything that `withOptions`, `withRecord`, `withTraceparent` and `withMetadata` add. */
 export function formatParts(storedJson: string): FormatParts {
   if (storedJson === TEXT_JSON) return TEXT
   const json = splitOptions(storedJson).formatJson
@@ -40,11 +38,7 @@ export function formatParts(storedJson: string): FormatParts {
   return ANY_JSON
 }
 
-/**
- * Returns a `response_format` in its stored form: the options, if any, are its first member. As a part of this one text, they
- * are stored, counted, compared and copied with it.
- * @param formatJson an accepted `response_format` as `JSON.stringify` writes it
- */
+/** @param formatJson an accepted `response_format` as `JSON.stringify` writes it */
 export function withOptions(formatJson: string, options: JobOptions): string {
   const given = OPTION_NAMES.filter((name) => options[name] !== undefined && !isEmpty(options[name]))
   if (given.length === 0) return formatJson
@@ -56,54 +50,48 @@ const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
 
 const BEFORE = '{"options":'
 
-/** The start of a stored `response_format` with a record, but without metadata or a trace. */
+/** A text with a record starts with this, unless it has metadata or a trace. */
 export const BEFORE_RECORD = '{"request":'
 
-/** The start of a stored `response_format` with metadata. */
 export const BEFORE_METADATA = '{"metadata":'
 
 /**
- * Adds a record: what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
+ * A record is what an API must remember of the request to show it to the caller again. It does not affect how the job runs.
  * @param storedJson the result of `withOptions`
- * @param recordJson a JSON object
  */
 export function withRecord(storedJson: string, recordJson: string): string {
   return `${BEFORE_RECORD}${recordJson},${storedJson.slice(1)}`
 }
 
-/** Adds the batch to a record, or creates a record. */
 export function withBatch(recordJson: string | undefined, batch: BatchOfJob): string {
   const json = `{"batch":${JSON.stringify(batch)}}`
   return recordJson === undefined ? json : `${json.slice(0, -1)},${recordJson.slice(1)}`
 }
 
-/** Returns the batch; null if the job is not a line of a batch. */
 export function batchOf(storedJson: string): BatchOfJob | null {
   const { recordJson } = splitRecord(storedJson)
   return recordJson === null ? null : (JSON.parse(recordJson).batch ?? null)
 }
 
-/** The start of a stored `response_format` with a trace, but without metadata. */
+/** A text with a trace starts with this, unless it has metadata. */
 export const BEFORE_TRACE = '{"traceparent":'
 
-/** Adds the trace to which the job belongs. Only metadata comes before it. */
+/** Only metadata comes before the trace. */
 export function withTraceparent(storedJson: string, traceparent: string): string {
   return `${BEFORE_TRACE}${JSON.stringify(traceparent)},${storedJson.slice(1)}`
 }
 
-/** The trace to which the job belongs; null if none is stored. */
 export function traceparentOf(storedJson: string): string | null {
   if (storedJson === TEXT_JSON) return null
   const [traceJson] = splitFirst(splitFirst(storedJson, BEFORE_METADATA)[1], BEFORE_TRACE)
   return traceJson === null ? null : JSON.parse(traceJson)
 }
 
-/** Adds metadata to a stored `response_format`, as its first member. */
 export function withMetadata(storedJson: string, metadata: Metadata): string {
   return `${BEFORE_METADATA}${JSON.stringify(metadata)},${storedJson.slice(1)}`
 }
 
-/** Returns the metadata (null if there is none), and the text without metadata and trace. */
+/** `othersJson` also lacks the trace. Without metadata, `metadataJson` is null. */
 export function splitMetadata(storedJson: string): {
   readonly metadataJson: string | null
   readonly othersJson: string
@@ -112,7 +100,23 @@ export function splitMetadata(storedJson: string): {
   return { metadataJson, othersJson: splitFirst(restJson, BEFORE_TRACE)[1] }
 }
 
-/** Returns the record (null if there is none), and the text without metadata, trace and record. */
+/** Metadata ends within this many characters, because JSON writes each of its characters as at most six. */
+export const METADATA_CHARS = 16 * (64 + 512) * 6 + 1000
+
+/** Stored metadata with this pair contains the text, and other metadata hardly ever does. */
+export function pairText([key, value]: readonly [string, string]): string {
+  return `${JSON.stringify(key)}:${JSON.stringify(value)}`
+}
+
+/** @param storedJson at least the first `METADATA_CHARS` characters of the stored text */
+export function hasMetadata(storedJson: string, pairs: Metadata): boolean {
+  const { metadataJson } = splitMetadata(storedJson)
+  if (metadataJson === null) return false
+  const stored: Metadata = JSON.parse(metadataJson)
+  return Object.entries(pairs).every(([key, value]) => Object.hasOwn(stored, key) && stored[key] === value)
+}
+
+/** `restJson` also lacks metadata and trace. Without a record, `recordJson` is null. */
 export function splitRecord(storedJson: string): {
   readonly recordJson: string | null
   readonly restJson: string
@@ -121,7 +125,7 @@ export function splitRecord(storedJson: string): {
   return { recordJson, restJson }
 }
 
-/** Returns the options (null if there are none), and the format without anything else. */
+/** `formatJson` has no added member. Without options, `optionsJson` is null. */
 export function splitOptions(storedJson: string): {
   readonly optionsJson: string | null
   readonly formatJson: string
@@ -130,13 +134,10 @@ export function splitOptions(storedJson: string): {
   return { optionsJson, formatJson }
 }
 
-/**
- * Returns the value of the first member, and the text without this member. The value is null if the text starts with another
- * member.
- */
+/** Returns the value of the first member, and the rest of the text. If another member comes first, the value is null. */
 function splitFirst(json: string, before: string): [string | null, string] {
   if (!json.startsWith(before)) return [null, json]
   const end = valueEnd(json, before.length)
-  // The remaining text starts after the comma that follows the value.
+  // The rest starts after the comma that follows the value.
   return [json.slice(before.length, end), `{${json.slice(end + 1)}`]
 }

@@ -1,36 +1,30 @@
 /**
- * Ends the execution of a job early: an `AbortController` and its signal in one small object. Every job has one, but few are
- * used. The platform's `AbortController` took a twentieth of a job's CPU time, because its signal is an event target. Also has a
- * delay that a signal can end.
+ * Ends the execution of a job early, like an `AbortController`, but in one small object, because every job has one: the event
+ * target of an `AbortController` took a twentieth of a job's CPU time.
  */
 import type { Clock } from '../clock.ts'
 
-/**
- * `timeout`: the run took too long. `deadline`: the job's deadline has passed. `release`: another node may finish the job.
- * `lost`: this node no longer holds the job.
- */
+/** A job is stopped with `release` if another node may finish it, and with `lost` if this node no longer holds it. */
 export type StopReason = 'timeout' | 'deadline' | 'release' | 'lost'
 
-/** A listener is an object instead of a function, so that listening creates no closure for each call. */
+/** Listening to an object creates no closure for each call. */
 export interface StopListener {
   onStop(): void
 }
 
-/** The part that executions use. */
 export interface StopSignal {
-  /** Null until the job is stopped. */
   readonly reason: StopReason | null
-  /** Calls the listener once when the job is stopped, but never if it was stopped before. */
+  /** The listener is called once, but never if the job was stopped before. */
   listen(listener: StopListener): void
   unlisten(listener: StopListener): void
-  /** Pauses the timeout, if there is one, until `resume`. */
+  /** The timeout does not run until `resume`. */
   pause(): void
   resume(): void
 }
 
 export class Stop implements StopSignal {
   reason: StopReason | null = null
-  /** Usually there is only one listener, so a set is created only for the second. */
+  /** Usually there is only one listener, so a set is created only for a second one. */
   #listener: StopListener | null = null
   #others: Set<StopListener> | null = null
   #timeout: Timeout | null = null
@@ -48,7 +42,7 @@ export class Stop implements StopSignal {
     else this.#others?.delete(listener)
   }
 
-  /** Stops the job with this reason. Calls all listeners before it returns. Later calls do nothing. */
+  /** All listeners are called before this returns. Later calls do nothing. */
   now(reason: StopReason): void {
     if (this.reason !== null) return
     this.reason = reason
@@ -56,7 +50,7 @@ export class Stop implements StopSignal {
     for (const listener of this.#others ?? []) listener.onStop()
   }
 
-  /** Stops the job with the reason `timeout` after this time, not counting pauses. Call this only once. */
+  /** Pauses do not count. Call this only once. */
   startTimeout(clock: Pick<Clock, 'steadyMs' | 'after'>, ms: number): void {
     const onOver = () => this.now('timeout')
     this.#timeout = {
@@ -93,8 +87,8 @@ interface Timeout {
 }
 
 /**
- * Resolves to true after `ms`, and to false when the signal stops it.
- * @param wakers contains a function during the pause that ends the pause early, with true
+ * Resolves to true after `ms`, and to false if the job is stopped.
+ * @param wakers contains, during the pause, a function that ends the pause with true
  */
 export function pause(
   clock: Clock,

@@ -4,7 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { Prices } from '../job/cost.ts'
 import { Tiers } from '../job/tier.ts'
-import type { BudgetedJobs } from '../store/cost-cap-store.ts'
+import type { BudgetedJobs } from '../store/usage-store.ts'
 import { CostCapQueue } from './cost-cap-queue.ts'
 
 function start(accounts: string[], known: { prices: Prices | null } | null = null) {

@@ -1,11 +1,5 @@
 /** Describes what an execution of a job leaves: the result to settle, or the state from which the job's next run continues. */
-import {
-  type EarlierUsage,
-  type ReceiptFormat,
-  receiptOfEarlier,
-  TEXT_FORMAT,
-  usageOfEarlier,
-} from '../job/earlier-usage.ts'
+
 import {
   type ClaimedJob,
   type JobError,
@@ -14,6 +8,13 @@ import {
   rawTextJson,
   type Usage,
 } from '../job/job.ts'
+import {
+  type EarlierUsage,
+  type ReceiptFormat,
+  receiptOfEarlier,
+  TEXT_FORMAT,
+  usageOfEarlier,
+} from '../job/results-without-call.ts'
 import type { Claim } from '../store/node-store.ts'
 import type { WaitingRelease } from '../store/store.ts'
 import type { CallRecord, RequestWait } from '../upstreams/model-server.ts'

@@ -3,7 +3,7 @@
  * the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never exceeds a cap on
  * jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens count only when their job
  * finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps
- * (`cost-cap-store.ts`), because only the store knows what the open jobs of all nodes may cost.
+ * (`usage-store.ts`), because only the store knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leastJobId } from '../job/job-id.ts'
-import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
+import { BUDGET_QUEUES } from '../store/usage-store.ts'
 import { routeSignals, withoutBudgetQueues } from './route-signals.ts'
 
 test('queues of all priorities and jobs that wait in memory are added up by route, and idle routes have none', () => {

@@ -1,8 +1,8 @@
 /** Reports how many jobs of each route are queued, or wait on this node for a model server, for metrics and autoscalers. */
 import { jobIdMs } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'
-import { BUDGET_QUEUES } from '../store/cost-cap-store.ts'
 import type { Depth, QueueDepth } from '../store/store.ts'
+import { BUDGET_QUEUES } from '../store/usage-store.ts'
 import type { WaitingJobs } from '../upstreams/routes.ts'
 
 export interface RouteSignal {

@@ -1,7 +1,7 @@
 /**
  * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes
- * their results to files. While it is open, one node owns it. Each step of the batch is one write: the results of lines, the
- * position in the input, and the new state. So a crash neither loses nor duplicates anything; the batch only repeats a step.
+ * their results to files. While it is open, one node owns it. One write stores each step of a batch: results of lines, the
+ * position in the input, and the new state. So a crash neither loses nor duplicates results.
  */
 import type { OwnCaps } from './account-store.ts'
 
@@ -9,20 +9,18 @@ export const OPEN_STATUSES = ['validating', 'in_progress', 'cancelling'] as cons
 export const ENDED_STATUSES = ['completed', 'failed', 'expired', 'cancelled'] as const
 export type BatchStatus = (typeof OPEN_STATUSES | typeof ENDED_STATUSES)[number]
 
-/** Limits the batches that fail at once: these count in no quota, and each may store 256 KiB of problems. */
+/** Batches that fail at once count in no quota, and each may store 256 KiB of problems. */
 export const MAX_STORED_BATCHES = 10_000
 
 export interface BatchStore {
   /**
-   * Stores the batch and returns its ID. Returns null, and stores nothing, if the account already has `maxOpen` open batches. A
-   * second call with the same ID rejects.
+   * Returns the ID of the batch. Returns null and stores nothing if the account already has `maxOpen` open batches. A second
+   * call with the same ID rejects.
    *
-   * If the request is a retry, `retriedSinceMs` is set, because an earlier try may already have created the batch. If the
-   * account has created a batch with the same file, endpoint and description since that time, this returns the ID of that batch
-   * and stores nothing. Cancelled and failed batches do not count.
+   * If the request may be a retry, `retriedSinceMs` is set. If the account has created a batch with the same file, endpoint and
+   * description since then, this returns its ID and stores nothing, unless that batch failed or was cancelled.
    *
-   * If the account would have more than `maxStored` batches (`MAX_STORED_BATCHES` if absent), this also deletes up to two of
-   * those that are older than the newest `maxStored`. It never deletes an open batch.
+   * If the account then has more than `maxStored` batches, this deletes up to two of the oldest, but never an open batch.
    */
   createBatch(
     batch: NewBatch,
@@ -31,57 +29,50 @@ export interface BatchStore {
     maxStored?: number,
   ): Promise<string | null>
 
-  /** Returns null if the batch does not exist or belongs to another account. */
   findBatch(account: string, batchId: string): Promise<StoredBatch | null>
 
-  /** The batch of any account; null if it does not exist. */
   findAnyBatch(batchId: string): Promise<StoredBatch | null>
 
   /** Returns batches, newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
-  /**
-   * Requests the cancellation of the batch, unless it is already ending. Returns its new state; null if the account has no such
-   * batch.
-   */
+  /** Requests the cancellation, unless the batch is already ending, and returns the new state. */
   cancelBatch(account: string, batchId: string, nowMs: number): Promise<StoredBatch | null>
 
   /**
-   * Assigns up to `limit` open batches without a live owner to this node, oldest first. Beyond the limit, it assigns the oldest
-   * open batch of each account, so that no account waits for batches of others. Returns all open batches that the node then
-   * owns. Two live nodes never own the same batch.
+   * Assigns up to `limit` open batches without a live owner to this node, oldest first, and the oldest open batch of each
+   * account, so that no account waits for batches of others. Returns all open batches that the node then owns. Two live nodes
+   * never own the same batch.
    */
   claimBatches(node: string, limit: number): Promise<StoredBatch[]>
 
-  /** Returns the lines whose jobs exist but whose results are not in a file yet, in order. */
+  /** Returns lines that have a job but no stored result yet, in order. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
 
-  /** Returns the requests of those of the jobs that exist, in any order. */
   requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**
-   * Stores a step of a batch and adds 1 to the batch's version. Returns false and stores nothing unless the node owns the batch
-   * and `step` has the current version.
+   * Returns false and stores nothing unless the node owns the batch and `step` has its current version. Adds 1 to the version.
    */
   advanceBatch(step: BatchStep): Promise<boolean>
 
-  /** Deletes all batches of the account. Their owners notice it at their next step. */
+  /** The nodes that own these batches notice the deletion at their next step. */
   deleteBatchesOf(account: string): Promise<void>
 
-  /** Returns the limits that apply to what an account creates; null if it does not exist. */
+  /** Returns null if the account does not exist. */
   findOwner(account: string): Promise<AccountLimits | null>
 }
 
 export interface NewBatch {
-  /** UUIDv7, so IDs sort by time. */
+  /** The ID is a UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly account: string
   readonly inputFileId: string
   readonly endpoint: string
-  /** What the account stores about the batch, as JSON text. */
+  /** The store does not interpret this text. */
   readonly aboutJson: string
   readonly createdAtMs: number
-  /** Lines cannot run after this time. */
+  /** No line runs after this time. */
   readonly deadlineMs: number
 }
 
@@ -89,10 +80,10 @@ export interface StoredBatch extends NewBatch {
   readonly version: number
   readonly status: BatchStatus
   readonly cancellingAtMs: number | null
-  /** Null until the file has content. Callers can read the files when the batch has ended. */
+  /** The file is created when it gets content. Callers cannot read it before the batch has ended. */
   readonly outputFileId: string | null
   readonly errorFileId: string | null
-  /** The progress of the batch, as JSON text; empty at first. */
+  /** The store does not interpret this text, which is empty at first. */
   readonly progressJson: string
 }
 
@@ -110,11 +101,8 @@ export interface JobRequest {
 }
 
 export interface BatchSearch {
-  /** Absent for batches of all accounts. */
   readonly account?: string
-  /** Only batches that have not ended. */
   readonly onlyOpen?: boolean
-  /** Only batches after this one, the last of the previous page. */
   readonly afterBatchId?: string
   readonly limit: number
 }
@@ -126,37 +114,31 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** The jobs of the lines whose results this step writes to the files. */
+  /** The step writes the results of these jobs to the files. */
   readonly endedJobIds: readonly string[]
-  /** Idempotency keys of the batch's requests that are no longer needed. */
+  /** The batch no longer needs these idempotency keys. */
   readonly forgottenKeys: readonly string[]
   readonly output: FileExtension | null
   readonly errors: FileExtension | null
   readonly nowMs: number
-  /** Ends the batch and makes its files readable; null if it stays open. */
   readonly end: BatchEnd | null
 }
 
-/** Content to append to a file. If the file does not exist, this creates it. */
+/** The file is created if it does not exist. */
 export interface FileExtension {
   readonly fileId: string
   readonly content: Uint8Array
 }
 
 export interface BatchEnd {
-  /** When the batch is to be deleted. */
   readonly removeAtMs: number
   readonly filesExpireAtMs: number | null
   readonly outputName: string
   readonly errorName: string
-  /**
-   * The stored text of the callback that reports the end; null to report nothing. The callback is pending from this step on,
-   * with the ID of the batch instead of a job's.
-   */
+  /** The callback reports the end of the batch, and is pending under the ID of the batch from this step on. */
   readonly callback: string | null
 }
 
-/** The callback that reports the end of a batch. */
 export interface BatchReport {
   readonly batchId: string
   readonly account: string
@@ -171,5 +153,4 @@ export interface AccountLimits {
   readonly caps: OwnCaps
 }
 
-/** The `purpose` of files that batches write. */
 export const OUTPUT_PURPOSE = 'batch_output'

@@ -1,5 +1,4 @@
-/** The SQL for batches, shared by both stores. */
-
+/** Both stores share this SQL for batches. */
 import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'
 import {
@@ -25,14 +24,11 @@ import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql
 
 const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, output_file_id, error_file_id, about, progress,
   created_at_ms, deadline_ms, cancelling_at_ms`
-/** Must be the condition of the partial indexes, so that the database uses them. */
+/** Equals the condition of the partial indexes. Otherwise the database would not use them. */
 const IS_OPEN = sql`remove_at_ms is null`
-/** Orders by ID without using the index of IDs, because that also contains the many batches that have ended. */
+/** Orders by ID without the index of IDs, which also contains the many batches that have ended. */
 const OPEN_IN_ORDER = sql`id || ''`
-/**
- * A node exceeds its limit by the oldest batch of each account, for at most this many accounts. A running batch takes up to 256
- * KiB of memory.
- */
+/** A node runs the oldest batch of at most this many accounts beyond its limit. Each may take 256 KiB of memory. */
 const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
@@ -45,7 +41,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
     if (retriedSinceMs !== null) {
-      // The time in the ID, because SQLite reads the whole of a large batch to find the time that is stored behind its problems.
+      // The time in the ID is compared, because SQLite reads a whole row to find `created_at_ms` behind the problems of a large
+      // batch.
       const [earlier] = yield sql`
         select id from batches where account = ${account} and id >= ${leastJobId(retriedSinceMs)}
           and input_file_id = ${inputFileId} and endpoint = ${endpoint} and about = ${aboutJson}
@@ -56,7 +53,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const [row = {}] =
       yield sql`select count(*) as open from batches where account = ${account} and ${IS_OPEN}`
     if (numberOf(row, 'open') >= maxOpen) return null
-    // Two, so that the number falls again if it was higher, because of earlier versions or of batches that were open.
+    // Two batches are deleted for each new one, so that the number falls if it was too high, for example because of an earlier
+    // version.
     yield sql`
       delete from batches where not ${IS_OPEN} and id in (
         select id from batches where account = ${account} order by id desc limit 2 offset ${maxStored - 1}
@@ -122,7 +120,7 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 
   deleteBatchesOf: write(function* (account: string): Steps<void> {
-    // On Postgres, this waits for a step that is being stored. The next statement then sees the lines of that step.
+    // On Postgres, the deletion waits for a step that is being stored, so the next statement sees the lines of that step.
     const deleted = yield sql`delete from batches where account = ${account} returning id`
     if (deleted.length === 0) return
     yield sql`delete from batch_lines where batch_id ${isOneOf(deleted.map((row) => textOf(row, 'id')))}`
@@ -152,7 +150,6 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
   }),
 })
 
-/** @param owe stores the callback that reports the end of the batch */
 export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchReport) => Steps<void>) =>
   write(function* (step: BatchStep): Steps<boolean> {
     const { batchId, node, version, status, progressJson, started, endedJobIds, forgottenKeys } = step
@@ -188,7 +185,6 @@ export const advanceBatch = ({ isOneOf, linesOf }: Dialect, owe: (report: BatchR
     return true
   })
 
-/** Deletes some of the batches whose retention is over. `expire` calls this. */
 export const purgeBatches = repeatableWrite(function* (nowMs: number): Steps<void> {
   yield sql`
     delete from batches where id in (

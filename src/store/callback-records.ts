@@ -1,15 +1,18 @@
-/** The SQL that searches and replays callbacks for operators, shared by both stores. */
+/** Reads and writes the rows of callbacks, and searches and replays callbacks for operators, for both stores. */
 import type { Callback } from '../job/job.ts'
 import { isJobId } from '../job/job-id.ts'
-import { URL_PREFIX, urlOf } from './callback-rows.ts'
+import { readSecrets } from './accounts.ts'
 import {
+  type AttemptRecord,
   type CallbackAttempt,
+  type CallbackBody,
   type CallbackDepth,
   type CallbackDetails,
   type CallbackFilter,
   type CallbackScan,
   type CallbackState,
   type CallbackSummary,
+  type DueCallback,
   type FailedFilter,
   MAX_COUNTED,
   type Replay,
@@ -17,6 +20,7 @@ import {
 import { AFTER_ALL, type Chunk, type Page, paginate } from './chunked-search.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
+import { readJobRecord } from './job-rows.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, raw, read, type Sql, type Steps, sql, write } from './sql.ts'
 
@@ -25,7 +29,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
   const columns = sql`c.job_id, c.account, c.attempt, c.due_at_ms, c.delivered_at_ms, c.failed_at_ms, c.under_way,
     c.attempts, substr(${job.request}.callback, 1, ${raw(URL_PREFIX)}) as callback_prefix, ${job.status} as status`
 
-  /** Whether the job can still be read: the SQL of `expiresAtMs`. */
+  /** The condition applies the rule of `expiresAtMs`. */
   const isReadable = ({ nowMs, retentionMs }: Expiry, settledAtMs: Sql) =>
     sql`${settledAtMs} + ${dialect.greatest(sql`${retentionMs}`, sql`j.cache_ttl_s * 1000`)} > ${nowMs}`
 
@@ -34,7 +38,7 @@ export const callbackRecordOperations = (dialect: Dialect) => {
     where c.job_id is not null and ${condition}`
 
   return {
-    /** Reads no payloads, which can be large and many. A row without an ID reports only how far the scan came. */
+    /** Payloads can be large and many, so they are not read. A row without an ID reports only how far the scan came. */
     scanCallbacks: read(function* (scan: CallbackScan): Steps<Chunk<CallbackSummary>> {
       const { state, account, beforeId, rows: limit, enough } = scan
       const scanned = sql`account, due_at_ms, delivered_at_ms, failed_at_ms`
@@ -151,7 +155,6 @@ function readSummary(row: Row): CallbackSummary {
   }
 }
 
-/** Reads a row that also has the whole `callback`. */
 function readDetails(row: Row): CallbackDetails {
   const { headers, payloadJson, event }: Callback = JSON.parse(textOf(row, 'callback'))
   return {
@@ -173,4 +176,51 @@ function stateOf(row: Row): CallbackState {
 function readAttempts(row: Row): CallbackAttempt[] {
   const lines = textOf(row, 'attempts').split('\n')
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
+}
+
+/** The URL of a stored callback ends within this many characters: it has at most 8,192, and JSON may escape each of them. */
+export const URL_PREFIX = 2 * 8192 + 100
+
+/** Version 0.1 also stored URLs that are longer than `URL_PREFIX`. They are never called, so their beginning is enough. */
+function urlOf(row: Row): string {
+  const prefix = textOf(row, 'callback_prefix')
+  const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(prefix) ?? []
+  if (!escaped) throw new Error('a stored callback does not begin with its URL')
+  return escaped.includes('\\') ? (JSON.parse(`"${escaped}"`) as string) : escaped
+}
+
+export function attemptLine(attempt: CallbackAttempt): string {
+  return `${JSON.stringify(attempt)}\n`
+}
+
+export function recordCells({ next, nowMs }: AttemptRecord) {
+  return {
+    dueAtMs: next.kind === 'due' ? next.atMs : null,
+    deliveredAtMs: next.kind === 'delivered' ? nowMs : null,
+    failedAtMs: next.kind === 'failed' ? nowMs : null,
+    uncounted: next.kind === 'due' && !next.counts ? 1 : 0,
+  }
+}
+
+/** The `attempt` of the row already counts the new attempt. */
+export function readDueCallback(row: Row): DueCallback {
+  return {
+    jobId: textOf(row, 'job_id'),
+    attempt: numberOf(row, 'attempt'),
+    tries: numberOf(row, 'tries'),
+    account: textOf(row, 'account'),
+    url: urlOf(row),
+    bodyBytes: numberOf(row, 'body_bytes'),
+    owedSinceMs: numberOf(row, 'owed_since_ms'),
+  }
+}
+
+export function readCallbackBody(row: Row): CallbackBody {
+  const callback: Callback = JSON.parse(textOf(row, 'callback'))
+  return {
+    callback,
+    view: readJobRecord(row),
+    endedAtMs: numberOf(row, 'settled_at_ms'),
+    secrets: row.secret === null ? null : readSecrets(row),
+  }
 }

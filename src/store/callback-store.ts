@@ -1,65 +1,56 @@
-/** Pending callbacks: the part of the storage contract for the outbox that settling a job fills. */
+/** Pending callbacks: the part of the storage contract for deliveries, and for operators who search and replay callbacks. */
 import type { Callback } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { Secrets } from './account-store.ts'
 import type { Page } from './chunked-search.ts'
 import type { Expiry } from './expiry.ts'
 
-/**
- * Maximum bytes of bodies that a store reads at once, because all pending callbacks of a server may not fit into its memory. A
- * larger body is read alone.
- */
+/** All bodies may not fit into memory, so one read returns at most this many bytes, or a single larger body. */
 export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
    * Takes up to `limit` due callbacks of a delivery queue, the longest due first, and counts an attempt of each. No other node
-   * takes them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, because by then the
-   * response to this call must have been lost. Does not read bodies, so memory does not depend on their sizes; `loadCallback`
-   * reads them later.
+   * takes them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, in case the
+   * response to this call was lost. `loadCallback` reads the bodies, which may be large.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** Takes callbacks that this node deferred, due or not, in the given order. Skips those that have changed since. */
+  /** Takes callbacks that this node deferred, due or not, in this order. Skips those that have changed since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
-  /**
-   * Reads the body of a callback that was taken under this attempt. Null if it was taken again since, or its job was deleted.
-   * Concurrent calls share reads of up to `BODY_READ_BYTES`.
-   */
+  /** Returns null if the callback was taken again since, or its job was deleted. Concurrent calls share reads. */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
   /**
-   * Records an attempt and its result. Returns false and changes nothing if the callback was taken again since, or its job was
-   * deleted. A second call returns false.
+   * Returns false and changes nothing if the attempt was recorded before, the callback was taken again, or its job was deleted.
    */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
-   * Defers callbacks of this node to the given times. Their attempts do not count, and no other node takes them while this one
-   * lives. Callbacks that were taken again since do not change.
+   * Defers callbacks of this node. Their attempts do not count, and no other node takes them while this one lives. Callbacks
+   * that were taken again since do not change.
    */
   deferCallbacks(node: string, deferred: readonly DeferredCallback[]): Promise<void>
 
-  /** Counts owed and failed callbacks, up to a bound; see `CallbackDepth`. */
+  /** Counting stops at `MAX_COUNTED`. */
   callbackDepth(): Promise<CallbackDepth>
 }
 
-/** How operators search and replay callbacks, also from another process while a server is running. */
+/** Operators also use these methods from another process, while a server is running. */
 export interface CallbackRecords {
-  /** Returns callbacks, newest job first. The cost of a call is bounded like that of `JobSearchStore.searchJobs`. */
+  /** Returns callbacks, newest job first. The cost is bounded like that of `JobSearchStore.searchJobs`. */
   searchCallbacks(filter: CallbackFilter): Promise<Page<CallbackSummary>>
 
-  /** The callback of a job with its stored attempts; null if there is none. */
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
-   * Makes a callback due now with the full number of attempts, whether it was delivered, has failed or waits for a retry. Does
-   * not change a callback that is being sent. Returns `unknown` if its job has expired.
+   * Makes a callback due now with the full number of attempts, unless it is being sent. Returns `unknown` if its job has
+   * expired.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** Replays the callbacks that failed before now, in one transaction. Returns how many. */
+  /** Replays callbacks that failed before now, in one transaction, and returns how many. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -88,41 +79,31 @@ export interface TakeDeferred {
   readonly leaseUntilMs: number
 }
 
-/**
- * A deferred callback and its number of attempts when it was deferred. If the number is higher now, the callback has changed.
- */
 export interface TakenBefore {
   readonly jobId: string
   readonly attempts: number
 }
 
-/** A taken callback, without its body. */
 export interface DueCallback {
   readonly jobId: string
-  /** The number of the attempt, from 1 on. What is recorded must name it. */
+  /** Attempts are numbered from 1. The record of the result must name the attempt. */
   readonly attempt: number
-  /**
-   * The attempt's place in the retry schedule. It restarts with a replay, and does not count attempts that a shutdown aborted.
-   */
+  /** The place in the retry schedule. Replays restart the schedule. Attempts that a shutdown aborted do not count. */
   readonly tries: number
   readonly account: string
   readonly url: string
-  /** The approximate size of the body: the stored bytes of the callback and of the outcome. */
   readonly bodyBytes: number
-  /** When the job finished, or when the callback was last replayed. */
+  /** The callback has been pending since its job finished or since its last replay. */
   readonly owedSinceMs: number
 }
 
 export type CallbackToLoad = Pick<DueCallback, 'jobId' | 'attempt' | 'bodyBytes'>
 
-/** The body of a callback, and the secrets that sign it. */
 export interface CallbackBody {
   readonly callback: Callback
-  /** The settled job, as its caller sees it. */
   readonly view: JobRecord
-  /** When the job was settled. */
   readonly endedAtMs: number
-  /** The account's secrets at the time of loading; null if the account was deleted. */
+  /** The secrets are null if the account was deleted. */
   readonly secrets: Secrets | null
 }
 
@@ -135,22 +116,18 @@ export interface AttemptRecord {
 
 export type CallbackNext =
   | { readonly kind: 'delivered' }
-  /** The callback has failed permanently. */
   | { readonly kind: 'failed' }
-  /** `counts`: whether the attempt counts in the schedule. */
+  /** `counts` tells whether the attempt counts in the retry schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
-/** One attempt, as it is stored and shown. */
 export interface CallbackAttempt {
-  /** Numbers are missing if a process ended before it recorded the attempt. */
+  /** Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt. */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
-  /** The status of the receiver's response; null if there was none. */
   readonly status: number | null
-  /** Why there was no response; null if there was one. */
   readonly error: string | null
-  /** The first 1 KiB of the response body; null if there was no response. */
+  /** At most 1 KiB of the response body is stored. */
   readonly answer: string | null
 }
 
@@ -160,28 +137,23 @@ export interface DeferredCallback {
   readonly dueAtMs: number
 }
 
-/**
- * `owed`: an attempt is due, now or later, or is in progress. `failed`: there are no further attempts unless the callback is
- * replayed.
- */
+/** While a callback is `owed`, an attempt is due, now or later, or in progress. */
 export const CALLBACK_STATES = ['owed', 'delivered', 'failed'] as const
 export type CallbackState = (typeof CALLBACK_STATES)[number]
 
 export interface CallbackFilter {
   readonly state?: CallbackState
   readonly account?: string
-  /** Only jobs before this one, the last of the previous page. */
   readonly beforeJobId?: string
   readonly limit: number
 }
 
-/** The range of callbacks to scan, by the IDs of their jobs, and the filter. */
 export interface CallbackScan {
   readonly state: CallbackState | null
   readonly account: string | null
   readonly beforeId: string
   readonly rows: number
-  /** The scan may end early after this many matches. */
+  /** The scan may end after this many matches. */
   readonly enough: number
 }
 
@@ -190,37 +162,33 @@ export interface CallbackSummary {
   readonly account: string
   readonly url: string
   readonly state: CallbackState
-  /** Attempts so far, including one in progress. */
+  /** An attempt in progress counts. */
   readonly attempts: number
-  /** When the next attempt is due; null unless the callback is owed and no attempt is in progress. */
+  /** The time is null while an attempt is in progress. */
   readonly dueAtMs: number | null
-  /** When the callback was delivered or has failed; null while it is owed. */
   readonly endedAtMs: number | null
-  /** The last attempt that was recorded. */
   readonly last: CallbackAttempt | null
 }
 
 export interface CallbackDetails extends CallbackSummary {
   readonly jobStatus: string
-  /** Only the names: the values may be secrets of the receiver. */
+  /** Values may be secrets of the receiver, so only the names are returned. */
   readonly headerNames: readonly string[]
   readonly payloadJson: string
-  /** The event that the body reports, such as `response`; null for the callback of a job. */
+  /** The kind of event in the body, such as `response`; null for the callback of a job. */
   readonly event: string | null
   readonly inProgress: boolean
-  /** Oldest first. The oldest are deleted when all together exceed `MAX_ATTEMPTS_LENGTH`. */
+  /** The oldest attempts come first. */
   readonly log: readonly CallbackAttempt[]
 }
 
-/** Each count stops at `MAX_COUNTED`. */
 export interface CallbackDepth {
   readonly owed: number
   readonly failed: number
-  /** When the earliest of the owed callbacks is or was due; null if none is owed. */
   readonly earliestDueMs: number | null
 }
 
 export const MAX_COUNTED = 10_000
 
-/** Maximum characters of the stored attempts of one callback. The oldest attempts beyond it are deleted. */
+/** When the log of a callback has more characters, its oldest attempts are deleted. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

@@ -1,24 +1,21 @@
 /** Searches rows by job ID, newest first, in chunks that are small enough not to delay other operations. */
 
-/** The maximum number of rows that one search scans. */
+/** A search scans at most this many rows, so that a search that finds little still ends soon. */
 export const MAX_SCANNED = 20_000
 
-/** An ID after every job ID, and one before every job ID. */
 export const AFTER_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
-/** The result of one scan. */
 export interface Chunk<T> {
   readonly scanned: number
-  /** The ID of the last scanned row; null if none was scanned. */
   readonly lastId: string | null
-  /** The matches, newest first: all of them, or at least `limit` and one more. */
+  /** A scan returns all matches, or more than `limit`, newest first. */
   readonly matches: readonly T[]
 }
 
 export interface ChunkedSearch<T> {
   readonly limit: number
-  /** The size of a chunk. A smaller chunk is the last one. */
+  /** A scan that reads fewer rows has reached the end. */
   readonly chunkRows: number
   readonly beforeId: string
   readonly idOf: (item: T) => string
@@ -27,9 +24,8 @@ export interface ChunkedSearch<T> {
 
 export interface Page<T> {
   readonly items: readonly T[]
-  /** False if the search reached `MAX_SCANNED` before it knew whether there are more. */
+  /** False if the search stopped at `MAX_SCANNED` rows, so that there may be more matches. */
   readonly complete: boolean
-  /** The ID before which the next page starts; null at the end. */
   readonly next: string | null
 }
 

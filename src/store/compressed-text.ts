@@ -1,6 +1,6 @@
 /**
- * Compresses large conversations and answers. A compressed text has a column of its own (`messages_zstd`, `content_zstd`), and
- * its size before compression another one (`messages_bytes`, `content_bytes`). Its plain column is null, or empty on SQLite.
+ * Compresses large conversations and answers. Columns such as `messages_zstd` have compressed texts, and `messages_bytes` their
+ * sizes before compression. The plain column is then null, or empty on SQLite.
  */
 import { promisify } from 'node:util'
 import {
@@ -14,10 +14,10 @@ import {
 } from 'node:zlib'
 import { type Row, textOf, textOrNull } from './rows.ts'
 
-/** Larger than any text that Parley accepts. A stored text that decompresses to more is damaged. */
+/** Parley accepts no text of this size, so a stored text that decompresses to more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** The least size of an output buffer. Most decompressed texts fit into one buffer. */
+/** Most decompressed texts fit into one buffer of this size. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
@@ -28,24 +28,19 @@ function compress(text: Buffer): Buffer {
 
 const compressOnThread = promisify(zstdCompress)
 
-/** A text in the form in which it is stored: plain or compressed. */
 export interface StoredText {
   readonly plain: string | null
   readonly compressed: Uint8Array | null
-  /** The size of a compressed text before compression. */
   readonly bytes: number | null
 }
 
-/**
- * Compresses the text on this thread, if it is large enough and that makes it smaller.
- * @param fromBytes the size of the smallest text that is compressed
- */
+/** @param fromBytes texts with fewer bytes stay plain, and so do texts that would not become smaller */
 export function storedText(text: string | null, fromBytes: number): StoredText {
   const whole = wholeOf(text, fromBytes)
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
 }
 
-/** Like `storedText`, on a thread of libuv's pool. */
+/** The compression runs on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
   return whole === null
@@ -58,7 +53,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // UTF-8 has at most three bytes for each UTF-16 unit.
+  // Three bytes for each UTF-16 unit are the most, so short texts need not be encoded.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -68,10 +63,9 @@ function smaller(text: string | null, whole: Buffer, compressed: Buffer): Stored
   return compressed.length < whole.length ? { plain: null, compressed, bytes: whole.length } : asItIs(text)
 }
 
-/** The prefix of a compressed text that a store selects as base64. No JSON text starts with it. */
+/** A store may select a compressed text as base64 with this prefix. No JSON text starts with it. */
 export const BASE64 = 'zstd:'
 
-/** Reads a column that was selected with `Dialect.text`. */
 export function storedTextOf(row: Row, column: string): string {
   return decompressed(row[column]) ?? textOf(row, column)
 }
@@ -80,7 +74,6 @@ export function storedTextOrNull(row: Row, column: string): string | null {
   return decompressed(row[column]) ?? textOrNull(row, column)
 }
 
-/** Returns null if the value is not a compressed text. */
 export function decompressed(value: unknown): string | null {
   if (value instanceof Uint8Array) return decompress(value)
   if (typeof value !== 'string' || !value.startsWith(BASE64)) return null
@@ -93,9 +86,7 @@ function decompress(compressed: Uint8Array): string {
 }
 
 interface Handle {
-  /**
-   * Compresses `from` to the end of a frame. Stores in the stream's `_writeState` how much of the output and the input is left.
-   */
+  /** Stores in the stream's `_writeState` how much of the output and the input is left. */
   writeSync(
     flush: number,
     from: Buffer,
@@ -107,13 +98,13 @@ interface Handle {
   ): void
 }
 
-/** The output buffers of texts share this much memory. Larger texts get a buffer of their own. */
+/** Texts share an output buffer of this size. A larger text gets a separate buffer. */
 const KEPT_BYTES = 262_144
 
 /**
- * Compresses many small texts with one zstd context. `zstdCompressSync` creates a context for each call, which takes 25 of the
- * 65 µs for a text of 10 KB. Node has no documented way to reuse a context, so this uses the internal handle of a stream. If
- * the handle is not as expected, this uses `zstdCompressSync`.
+ * Compresses many small texts with one zstd context, because creating a context for each takes 25 of the 65 µs for a text of 10
+ * KB. Node has no documented way to reuse a context, so this class uses the internal handle of a stream. If the handle is not
+ * as expected, it uses `zstdCompressSync`.
  */
 class ZstdContext {
   readonly #options: ZstdOptions
@@ -124,7 +115,7 @@ class ZstdContext {
   constructor(options: ZstdOptions) {
     this.#options = options
     const stream: ZstdCompress & { _handle?: unknown; _writeState?: unknown } = createZstdCompress(options)
-    // After an error, this context is no longer used.
+    // After an error, `compress` no longer uses this context.
     stream.on('error', () => {})
     const { _handle: handle, _writeState: state } = stream
     const isUsable = isHandle(handle) && state instanceof Uint32Array
@@ -146,7 +137,7 @@ class ZstdContext {
     return Buffer.from(to.subarray(0, to.length - toLeft))
   }
 
-  /** A buffer that is larger than zstd's output for any text of this size. */
+  /** The buffer is larger than zstd's output for any text of this size. */
   #outputFor(bytes: number): Buffer {
     const most = bytes + (bytes >> 8) + 1024
     if (most > KEPT_BYTES) return Buffer.allocUnsafeSlow(most)

@@ -1,23 +1,19 @@
-/** A problem of the database that its operator must fix. The message explains what is wrong and what to do. */
+/** The operator must fix the problem. The message says what is wrong and what to do. */
 export class DatabaseProblem extends Error {
   override readonly name = 'DatabaseProblem'
 }
 
-/**
- * The target of a transfer is not empty.
- * @param place the address of the database, without a password
- */
+/** @param place the address of the database, without a password */
 export function notEmpty(place: string): DatabaseProblem {
   return new DatabaseProblem(
     `${place} holds accounts or jobs already, and a copy never mixes two databases. Name one that no server has been started on.`,
   )
 }
 
-/** The result of checking a database before a server starts on it. */
 export interface DatabaseCheck {
-  /** What the database is, without a password. */
+  /** The description contains no password. */
   readonly description: string
-  /** Problems that prevent a server from starting. */
+  /** A server does not start on a database with these problems. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }

@@ -1,71 +1,67 @@
 /**
- * What the shared SQL needs to know about each database, because syntax and tables differ. If a whole statement differs, each
- * store's folder has its own, in a file of the same name.
+ * The SQL that differs between the databases, for statements that both stores share. If a whole statement differs, each store
+ * has its own, in files of the same name.
  */
 import type { Status } from '../job/job.ts'
-import type { CancelJobs, CancelledOutcome } from './admin-action-store.ts'
 import type { BatchLine } from './batch-store.ts'
+import type { CancelJobs, CancelledOutcome } from './operator-store.ts'
 import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
 export interface Dialect {
-  /** How many jobs or callbacks a search scans at once: few enough not to delay other operations. */
+  /** One scan of a search reads this many jobs or callbacks: few enough not to delay other operations. */
   readonly chunkRows: number
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** A job ID as a parameter, for statements that do not determine its type. */
+  /** The parameter has a type, for statements in which the database cannot infer it. */
   jobId(id: string): Sql
 
-  /** The condition that an ID is one of these. */
+  /** The condition follows a column, as in `id ${anyOf(ids)}`. */
   anyOf(jobIds: readonly string[]): Sql
 
-  /** Selects these job IDs as `id`. */
   idsOf(jobIds: readonly string[]): Sql
 
-  /** Selects `open_jobs`, `stored_bytes` and `reserved` of the account. No row means zeros. */
+  /** Selects `open_jobs`, `stored_bytes` and `reserved`. An account without a row has none. */
   quotaUseOf(account: Value): Sql
 
   /** Joins the columns of `quotaUseOf`, as `q`, to rows of accounts `a`. */
   readonly joinQuotaUse: Sql
 
-  /** The condition that a text is one of these. */
+  /** The condition follows a column, like `anyOf`. */
   isOneOf(texts: readonly string[]): Sql
 
   /**
-   * Selects the rows of `idempotency` whose keys start with the prefix at the index of their account. It may also select a few
-   * other keys: its bounds contain only letters and digits, because other characters sort differently in some collations.
+   * Selects the rows of `idempotency` whose keys start with the prefix at the index of their account, and perhaps a few others:
+   * the bounds of the range are letters and digits, because other characters sort differently in some collations.
    */
   heldRequestsOf(accounts: readonly string[], prefixes: readonly string[], nowMs: number): Sql
 
-  /** Selects the two texts at each index, as two columns. */
   pairsOf(ones: readonly string[], others: readonly string[]): Sql
 
-  /** Selects the lines, with the columns `line`, `custom_id` and `job_id`. */
   linesOf(lines: readonly BatchLine[]): Sql
 
-  /** Selects `node` of every node that has a lease. */
   readonly liveNodes: Sql
 
-  /** An expression that counts the account's queued and held jobs, up to `MAX_OPEN_COUNTED` or more. */
+  /** Queued and held jobs count. Counting may stop at `MAX_OPEN_COUNTED`. */
   openJobsOf(account: Value): Sql
 
-  /** Selects the sums of usage that meet the condition. */
+  /** Selects `USAGE_COLUMNS`, summed by account, month and model. */
   usage(condition: Sql): Sql
 
-  /** A column with a text that may be compressed. Read it with `compressed-text.ts`. */
+  /** The text may be compressed, so read it with `compressed-text.ts`. */
   text(row: Sql, column: 'messages' | 'content'): Sql
 
-  /** The position of the first occurrence of the part in the text, from 1 on; 0 if there is none. */
+  /** Returns the first position of the part, starting at 1; 0 if the text does not contain it. */
   placeIn(text: Sql, part: string): Sql
 
   /**
-   * Joins the job with that ID to a row: the job as `j`, its outcome as `o`, its callback as `c`. Columns of missing rows are
-   * null. Each join is a lookup by key, whatever the planner estimates.
+   * Joins a job as `j`, its outcome as `o`, and its callback as `c`. Columns of missing rows are null. Each join is a lookup by
+   * key, whatever the planner estimates.
    */
   joinJob(id: Sql): Sql
 
-  /** Columns of a joined job that are in different tables in the two stores. */
+  /** These columns are in different tables in the two stores. */
   readonly job: {
     /** `request` is the row with the texts, `queued` the row with the job's place in the queue. */
     readonly request: Sql
@@ -78,42 +74,35 @@ export interface Dialect {
   }
 
   /**
-   * Selects columns of the jobs that meet the condition. With the status `pending` or `assigned`, it reads few jobs that have
-   * another one; any other status has no effect. The caller checks the status of each job.
+   * The status `pending` or `assigned` only reduces the number of jobs to read, so the caller must check each job. Any other
+   * status has no effect.
    */
   jobsWith(status: Status | null, columns: Sql, condition: Sql): Sql
 
-  /** Selects `job_id`, the columns, and `place` of the callbacks before that of the job, in descending order of `place`. */
+  /** Selects `job_id`, the columns, and `place`, in descending order of `place`. */
   callbacksBefore(jobId: string, onlyFailed: boolean, columns: Sql): Sql
 
-  /** The condition that a row of `callbacks` belongs to the job. */
   isCallbackOf(jobId: string): Sql
 
-  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`. Skips callbacks that are locked. */
+  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`, except those that another replay has locked. */
   failedCallbacks(condition: Sql, limit: number): Sql
 
-  /** The key column of `callbacks`: the one that `failedCallbacks` selects. */
   readonly callbackKey: Sql
 
-  /** Selects the IDs of open jobs to cancel. */
   openJobs(which: CancelJobs, limit: number): Sql
 
   /**
-   * Locks the account. Writes that count what an account has, and then add to it, call this first. Otherwise several of them
-   * would count the same, and together exceed a limit. It must be a separate statement, because a statement sees only what was
-   * committed before it began.
+   * Writes that count what an account has, and then add to it, first lock the account. Otherwise two of them could exceed a
+   * limit together. The lock must be a separate statement, because a statement sees only what was committed before it began.
    */
   lockAccount(account: string): Sql
 
-  /** Selects and locks `node`, `earlier` and `reserved` of a job; no row if it has finished. */
+  /** Selects and locks `node`, `earlier` and `reserved`; no row if the job has finished. */
   lockOpenJob(jobId: string): Sql
 
-  /** Settles the open jobs that meet a condition on `id` and `turn`. Returns how many. */
+  /** The condition may use `id` and `turn`. Returns how many jobs it settled. */
   cancel(condition: Sql, outcome: CancelledOutcome): Steps<number>
 
-  /**
-   * Deletes finished jobs with everything that belongs to them.
-   * @param rows with `id`, `settled_at_ms` and `claimed_at_ms`
-   */
+  /** @param rows must have `id`, `settled_at_ms` and `claimed_at_ms` */
   deleteJobs(rows: readonly Row[]): Steps<void>
 }

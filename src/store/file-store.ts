@@ -3,47 +3,42 @@
  * reading a file needs memory for only a few of them. Only complete files can be read and listed.
  */
 
-/** The maximum size of a piece. In an uploaded file, all pieces but the last have this size. */
+/** In an uploaded file, all pieces but the last have this size. No piece is larger. */
 export const PIECE_BYTES = 256 * 1024
 
-/** The minimum size of a piece in a file that a batch wrote, except the last. */
+/** In a file that a batch wrote, only the last piece may be smaller. */
 export const LEAST_PIECE_BYTES = 32 * 1024
 
-/** If an upload has no new piece for this long, it was abandoned or its node has crashed, so `purgeFiles` deletes it. */
+/** `purgeFiles` deletes an upload that got no piece for this long, because it was abandoned or its node has crashed. */
 export const ABANDONED_MS = 600_000
 
 export interface FileStore {
   /**
-   * Begins a file without content. Returns false and stores nothing if the account already has `maxFiles` files, including
-   * unfinished and deleted ones whose content still exists. A second call with the same ID rejects.
+   * Returns false and stores nothing if the account already has `maxFiles` files. Unfinished files count, and so do deleted
+   * ones whose content still exists. A second call with the same ID rejects.
    */
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
-   * Adds the next piece; numbers start at 0. Returns false and stores nothing if the file is complete or was deleted. A second
-   * call with the same number rejects.
+   * Returns false and stores nothing if the file is complete or was deleted. The first piece has the number 0. A second call
+   * with the same number rejects.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
-  /** Makes the file readable. Null if the file or its account no longer exists. */
+  /** Returns null if the file or its account no longer exists. */
   completeFile(fileId: string, about: AboutFile): Promise<StoredFile | null>
 
   /** Returns null if the file does not exist, is incomplete, belongs to another account, or has expired. */
   findFile(account: string, fileId: string, nowMs: number): Promise<StoredFile | null>
 
-  /** Returns files in the order of creation, or newest first. */
   listFiles(search: FileSearch): Promise<StoredFile[]>
 
   /** Returns null after the last piece, or if the file was deleted. */
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
-  /**
-   * Makes the file unreadable; `purgeFiles` deletes its content later. Returns whether the account had such a file, complete or
-   * not.
-   */
+  /** Makes the file unreadable, and `purgeFiles` deletes its content. Returns whether the account had this file. */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
-  /** Makes all files of the account unreadable, including unfinished ones. */
   deleteFilesOf(account: string): Promise<void>
 
   /**
@@ -54,7 +49,7 @@ export interface FileStore {
 }
 
 export interface NewFile {
-  /** UUIDv7, so IDs sort by time. */
+  /** The ID is a UUIDv7, so IDs sort by time. */
   readonly id: string
   readonly account: string
   readonly createdAtMs: number
@@ -63,7 +58,6 @@ export interface NewFile {
 export interface AboutFile {
   readonly filename: string
   readonly purpose: string
-  /** Null if the file never expires. */
   readonly expiresAtMs: number | null
 }
 
@@ -74,7 +68,6 @@ export interface StoredFile extends NewFile, AboutFile {
 export interface FileSearch {
   readonly account: string
   readonly purpose?: string
-  /** Only files after this one, the last of the previous page. */
   readonly afterFileId?: string
   readonly newestFirst: boolean
   readonly limit: number

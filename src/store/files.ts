@@ -1,4 +1,4 @@
-/** The SQL for files, shared by both stores. */
+/** Both stores share this SQL for files. */
 import type { Dialect } from './dialect.ts'
 import {
   ABANDONED_MS,
@@ -12,9 +12,8 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** How many pieces one step deletes. This takes the database a few milliseconds. */
+/** Deleting this many pieces takes the database a few milliseconds. */
 const PURGED_PIECES = 16
-/** The `remove_at_ms` of a deleted file. */
 const AT_ONCE = raw(0)
 
 const COLUMNS = sql`id, account, filename, purpose, bytes, created_at_ms, remove_at_ms`
@@ -90,7 +89,7 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
     yield sql`update files set complete = false, remove_at_ms = ${AT_ONCE} where account = ${account}`
   }),
 
-  // Deletes the row of a file last, so that an interrupted deletion leaves no content without a row.
+  // The row of a file is deleted last. Otherwise an interrupted deletion would leave content that no row names.
   purgeFiles: write(function* (nowMs: number): Steps<boolean> {
     const [file] = yield sql`
       update files set complete = false, remove_at_ms = ${AT_ONCE}
@@ -107,9 +106,9 @@ export const fileOperations = ({ lockAccount }: Dialect) => ({
 })
 
 /**
- * Appends to a file of a batch, and creates the file if it does not exist. Such a file never counts as abandoned, because its
- * batch completes it. A last piece of less than `LEAST_PIECE_BYTES` is stored again together with the new content; otherwise
- * new pieces follow it. Stores nothing if the file was deleted or is complete.
+ * Appends to a file of a batch, and creates the file if it does not exist. The file never counts as abandoned, because its
+ * batch completes it. A small last piece is stored again together with the new content, so that a file does not consist of tiny
+ * pieces. Stores nothing if the file was deleted or is complete.
  */
 export function* extendFile({ id, account, createdAtMs }: NewFile, content: Uint8Array): Steps<void> {
   const [file] = yield sql`

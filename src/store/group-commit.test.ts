@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Failed, GroupCommit, type GroupCommitOptions } from './group-commit.ts'
 import { StoreUnavailable } from './store.ts'
 
-/** A group commit to a database whose commits end when the test calls `end`. */
+/** Starts a group commit to a database whose commits end when the test calls `end`. */
 function start(over: Partial<GroupCommitOptions<number, number>> = {}) {
   const groups: {
     ops: readonly number[]
@@ -153,7 +153,7 @@ test('an operation waits for others as long as it may, and no longer', async (t)
   assert.deepEqual(await after(1), [[1, 2, 3]])
   await Promise.all(all)
   const next = writes.submit(4, { mayWaitMs: 5 })
-  // The first operation waits no longer: its group was sent.
+  // The group of the first operation was sent at once.
   assert.equal((await after(4)).length, 1)
   assert.deepEqual(await after(1), [[1, 2, 3], [4]])
   await next

@@ -1,11 +1,10 @@
 /**
- * Group commit: while some groups of writes are being committed, the next one gathers, so groups grow under load until the
- * database keeps up. An operation waits longer for others only if its caller permits it. At a few hundred jobs per second, most
- * of the cost of a commit is waking two threads, which costs the same for one job as for many.
+ * Group commit: while groups of writes are being committed, the next group gathers, so groups grow under load until the
+ * database keeps up. At a few hundred jobs per second, waking two threads is most of the cost of a commit, whether it has one
+ * job or many.
  */
 import { StoreUnavailable } from './store.ts'
 
-/** Replaces the result of an operation that failed while others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 
@@ -14,52 +13,44 @@ export class Failed {
   }
 }
 
-/** The shortest time of a timer. */
+/** A timer of Node cannot be shorter. */
 const MIN_WAIT_MS = 1
-/** A group with this many operations no longer waits, because more would save little. */
+/** A group with this many operations is sent without waiting, because more would save little. */
 const ENOUGH = 16
 
 export interface SubmitOptions {
-  /** Whether the operation may be rejected because too many are queued. */
   readonly sheddable?: boolean
   /**
-   * How long the operation may wait for others, in milliseconds. It is sent earlier if enough operations wait, or one arrives
-   * that must not wait. The time is real, not that of an injected clock, because the saving depends on the speed of the machine.
+   * The operation may wait this long for others, unless the group has `ENOUGH` operations or gets one that must not wait. The
+   * time is real, not that of an injected clock, because the saving depends on the speed of the machine.
    */
   readonly mayWaitMs?: number | undefined
 }
 
 export interface GroupCommitOptions<Op, Result> {
-  /** Commits a group and resolves with the results in order. If it rejects, every operation rejects with that error. */
+  /** Resolves with the results in order. If it rejects, every operation rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
-  /**
-   * Maximum concurrent commits. With more than one, a database that commits serially finds the next group when it finishes one,
-   * instead of idling until this event loop sends it.
-   */
+  /** How many commits run at once. With more than one, a database that commits serially need not wait for this event loop. */
   readonly inFlight: number
-  /** The largest number of operations in one group, so that one transaction stays short. */
   readonly maxGroup: number
-  /**
-   * Limits the total weight of a group, in bytes or characters. An operation that weighs more than `max` forms its own group.
-   */
+  /** Limits the total weight of a group. An operation that weighs more than `max` forms its own group. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** How many operations may be queued or in commit. Sheddable ones beyond that are rejected with `StoreUnavailable`. */
+  /** If more operations are queued or in commit, sheddable ones are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
-  /** Called after each group that was committed, with its size and how long the commit took. */
   readonly onCommit?: (size: number, ms: number) => void
 }
 
 export class GroupCommit<Op, Result> {
   readonly #options: GroupCommitOptions<Op, Result>
-  /** The gathering group, and a promise for each of its operations. */
+  /** Each operation of the gathering group has a promise at the same index. */
   #ops: Op[] = []
   #promises: PromiseWithResolvers<Result>[] = []
   #groupsInCommit = 0
   #opsInCommit = 0
   #scheduled = false
-  /** The shortest wait in the gathering group; 0 to send it as soon as possible. */
+  /** The shortest wait in the gathering group; 0 to send the group as soon as possible. */
   #waitMs = Number.POSITIVE_INFINITY
-  /** One timer for each operation that made the wait shorter. A later one must not extend the wait of an earlier one. */
+  /** A shorter wait adds a timer, so that a later operation cannot extend the wait of an earlier one. */
   #timers: NodeJS.Timeout[] = []
   #onIdle: (() => void)[] = []
 
@@ -67,7 +58,6 @@ export class GroupCommit<Op, Result> {
     this.#options = options
   }
 
-  /** Adds an operation to the gathering group; resolves when that group is committed. */
   submit(op: Op, { sheddable = false, mayWaitMs = 0 }: SubmitOptions = {}): Promise<Result> {
     const { maxQueued } = this.#options
     if (sheddable && this.#ops.length + this.#opsInCommit >= maxQueued) {
@@ -81,7 +71,6 @@ export class GroupCommit<Op, Result> {
     return promise.promise
   }
 
-  /** Resolves when no operation is queued or in commit. */
   drained(): Promise<void> {
     if (this.#groupsInCommit === 0 && this.#ops.length === 0) return Promise.resolve()
     return new Promise((resolve) => this.#onIdle.push(resolve))
@@ -91,7 +80,7 @@ export class GroupCommit<Op, Result> {
     this.#waitMs = 0
     if (this.#scheduled || this.#groupsInCommit >= this.#options.inFlight) return
     this.#scheduled = true
-    // Sends at the end of this turn of the event loop, so that all operations of the turn share a group.
+    // All operations of this turn of the event loop share the group.
     setImmediate(this.#send)
   }
 
@@ -107,7 +96,7 @@ export class GroupCommit<Op, Result> {
       const [ops, promises] = [this.#ops, this.#promises]
       const most = Math.min(ops.length, maxGroup)
       const size = weight ? sizeByWeight(ops, most, weight) : most
-      // Usually the whole group is sent, and nothing is copied.
+      // Usually the whole group is sent, so nothing is copied.
       this.#ops = size === ops.length ? [] : ops.splice(size)
       this.#promises = size === promises.length ? [] : promises.splice(size)
       void this.#commit(ops, promises)
@@ -117,7 +106,6 @@ export class GroupCommit<Op, Result> {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
   }
 
-  /** Never rejects. */
   async #commit(ops: readonly Op[], promises: readonly PromiseWithResolvers<Result>[]): Promise<void> {
     const startedMs = performance.now()
     this.#groupsInCommit += 1
@@ -145,7 +133,7 @@ export class GroupCommit<Op, Result> {
   }
 }
 
-/** How many of the first operations fit within the weight limit; at least one. */
+/** At least one operation is sent, even if it exceeds the weight limit. */
 function sizeByWeight<Op>(
   ops: readonly Op[],
   most: number,

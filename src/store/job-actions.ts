@@ -1,22 +1,15 @@
-/**
- * The SQL that cancels jobs, regardless of the node that holds them, and deletes finished jobs, shared by both stores. The
- * deletion of an account differs: see `delete.ts` in the folder of each store.
- */
-
-import { cancelledErrorJson, usageOfCancelled } from '../job/cancelled.ts'
+/** Both stores share this SQL, which cancels jobs, even if a node holds them, and deletes finished jobs. */
 import { costOfInput } from '../job/cost.ts'
 import { isJobId } from '../job/job-id.ts'
 import {
   CANCELLED_ERROR_JSON,
   CANCELLED_USAGE_JSON,
-  type CancelJobs,
-  type Cancelled,
-  type CancelledOutcome,
-  type Deleted,
-  type DeletedJobs,
-} from './admin-action-store.ts'
+  cancelledErrorJson,
+  usageOfCancelled,
+} from '../job/results-without-call.ts'
 import type { Dialect } from './dialect.ts'
 import { hasExpired, IS_JOB } from './job-rows.ts'
+import type { CancelJobs, Cancelled, CancelledOutcome, Deleted, DeletedJobs } from './operator-store.ts'
 import type { OwnCancel, OwnDeleted, OwnDeletion } from './own-job-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { raw, type Steps, sql, write } from './sql.ts'
@@ -28,14 +21,14 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // Repeats until no job is found, because jobs that change in between could otherwise be left out.
+  // The loop ends when no job is found. Otherwise jobs that change in between could be left out.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
       const picked = total < limit ? yield openJobs(which, limit - total) : []
       if (picked.length === 0) return total
       const ids = picked.map((row) => textOf(row, 'id'))
-      // A job may have been claimed or released before its row was locked, so this checks the condition again.
+      // A job may have been claimed or released before its row was locked, so the condition is checked again.
       const condition = running ? sql`id ${anyOf(ids)}` : sql`id ${anyOf(ids)} and turn is not null`
       total += yield* cancel(condition, byOperator(nowMs))
     }
@@ -51,7 +44,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // The lock ensures that the stored usage is that of the run that is cancelled.
+    // With the lock, the stored usage is that of the cancelled run.
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const inputTokens = counted ?? numberOf(job, 'input_tokens')
@@ -71,7 +64,7 @@ function byOperator(nowMs: number): CancelledOutcome {
   return { by: 'operator', errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON, nowMs }
 }
 
-/** How many jobs one step examines. This takes the database a few milliseconds. */
+/** Examining this many jobs takes the database a few milliseconds. */
 const STEP = 2000
 
 export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {

@@ -1,4 +1,4 @@
-/** Reads the row of a job as its account may see it, for both stores. */
+/** Reads the rows of jobs that their accounts may see, for both stores. */
 import type { Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import { storedTextOrNull } from './compressed-text.ts'
@@ -7,17 +7,15 @@ import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
 /**
- * The model of a row that has only a callback, which reports the end of a batch. Being in the tables of jobs, it is sent,
- * retried, listed, copied and deleted like the callback of a job. Reads and searches of jobs ignore it.
+ * A row of `jobs` with this model carries the callback that reports the end of a batch, so that this is sent, listed, copied
+ * and deleted like the callback of a job. Reads and searches of jobs ignore the row.
  */
 export const NO_MODEL = ''
 
-/** The condition that a row of `jobs` is a job, not only a callback. */
 export const IS_JOB = `j.model <> '${NO_MODEL}'`
 
 export const STATUSES = ['pending', 'assigned', 'completed', 'failed'] as const
 
-/** Reads a row with `id`, `status`, `created_at_ms`, `content`, `error` and `usage`. */
 export function readJobRecord(row: Row): JobRecord {
   return {
     id: textOf(row, 'id'),
@@ -29,15 +27,13 @@ export function readJobRecord(row: Row): JobRecord {
   }
 }
 
-/**
- * Reads a row that also has `bytes`, the size of content and error. If that exceeds `maxBytes`, the query has left both out.
- */
+/** If the row's `bytes` exceed `maxBytes`, the query must have left out content and error. */
 export function readWithin(row: Row, maxBytes: number): ReadJob {
   const bytes = numberOf(row, 'bytes')
   return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
 }
 
-/** Larger than any result, because neither database stores longer texts. */
+/** No result is larger, because neither database stores longer texts. */
 export const ANY_SIZE = 2 ** 31 - 1
 
 export function readEndedJob(row: Row): EndedJob {
@@ -45,7 +41,10 @@ export function readEndedJob(row: Row): EndedJob {
   return { ...readJobRecord(row), cacheHit: usage.cache_hit }
 }
 
-/** Whether a job can no longer be read. The row has `settled_at_ms`, `cache_ttl_s` and the `due_at_ms` of its callback. */
+/**
+ * The row must have `settled_at_ms`, `cache_ttl_s`, and the `due_at_ms` of the callback. A job with a pending callback does not
+ * expire.
+ */
 export function hasExpired(row: Row, { nowMs, retentionMs }: Expiry): boolean {
   if (row.settled_at_ms === null || row.due_at_ms !== null) return false
   const endMs = expiresAtMs(numberOf(row, 'settled_at_ms'), numberOf(row, 'cache_ttl_s'), retentionMs)

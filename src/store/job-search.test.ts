@@ -5,7 +5,7 @@ import { type JobChunk, type JobScan, searchJobsByChunk } from './job-search.ts'
 
 const expiry = { nowMs: 0, retentionMs: 1 }
 
-/** A store with this many jobs, of which none matches. `look` scans them; `slices` are its scans. */
+/** Returns a store with this many jobs, none of which matches. `look` scans them, and `slices` records its scans. */
 function nothingAmong(rows: number): { slices: JobScan[]; look: (slice: JobScan) => Promise<JobChunk> } {
   const slices: JobScan[] = []
   let left = rows

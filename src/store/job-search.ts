@@ -1,12 +1,17 @@
-/**
- * The SQL that searches jobs for operators, shared by both stores. It searches in chunks that are small enough not to delay
- * other operations.
- */
+/** Both stores share this SQL, with which operators search jobs and accounts read their requests. */
 import type { Status, Usage } from '../job/job.ts'
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import type { MetadataById } from '../job/job-record.ts'
-import { hasMetadata, METADATA_CHARS, pairText } from '../job/metadata-filter.ts'
-import { BEFORE_METADATA, batchOf, formatParts, splitMetadata, splitOptions } from '../job/response-format.ts'
+import {
+  BEFORE_METADATA,
+  batchOf,
+  formatParts,
+  hasMetadata,
+  METADATA_CHARS,
+  pairText,
+  splitMetadata,
+  splitOptions,
+} from '../job/response-format.ts'
 import type { CallbackState } from './callback-store.ts'
 import { AFTER_ALL, BEFORE_ALL, type Chunk, paginate } from './chunked-search.ts'
 import { storedTextOf, storedTextOrNull } from './compressed-text.ts'
@@ -29,18 +34,14 @@ import { numberOf, numberOrNull, oneOf, type Row, textOf, textOrNull } from './r
 import { allOf, raw, read, type Sql, type Steps, sql } from './sql.ts'
 import { messagesBytesOf } from './stored-bytes.ts'
 
-/** The range of jobs to scan, newest first, and the filter. */
 export interface JobScan {
   readonly account: string | null
   readonly status: Status | null
   readonly model: string | null
-  /** Texts that the metadata must contain; empty to match any job. */
   readonly pairTexts: readonly string[]
-  /** The lowest ID to scan. */
   readonly fromId: string
-  /** The scan ends before this ID. */
+  /** The scan goes from newer to older jobs, and starts before this ID. */
   readonly beforeId: string
-  /** How many jobs to scan. */
   readonly rows: number
 }
 
@@ -58,7 +59,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** Reads only the beginning of an uncompressed text, but a compressed one completely. */
+  /** The beginning of an uncompressed text is read without the rest. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -74,8 +75,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
 
   const use = sql`j.id, j.account, j.model, ${job.status} as status, j.created_at_ms,
     ${job.settledAtMs} as settled_at_ms, o.usage,
-    case when substr(${job.request}.response_format, 1, ${raw(BEFORE_METADATA.length)}) = ${BEFORE_METADATA}
-      then ${storedMetadata} else '{}' end as format_start`
+    case when ${startsWithMetadata} then ${storedMetadata} else '{}' end as format_start`
 
   return {
     jobUses: read(function* ({ afterId, beforeId, limit }: JobUseRange): Steps<JobUse[]> {
@@ -92,7 +92,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /** A row without an ID reports only how far the scan came. The scan reads the column `account` only if it filters by it. */
+    /** A row without an ID reports only how far the scan came. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -171,10 +171,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   }
 }
 
-/**
- * Makes each scan a separate operation, so that others can run in between.
- * @param rows jobs per scan; depends on the cost of a row and on how long other operations can wait
- */
+/** Each scan is a separate operation, so that other operations run between them. */
 export async function searchJobsByChunk(
   search: JobSearch,
   rows: number,
@@ -207,10 +204,13 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
   return beforeJobId !== undefined && beforeJobId < to ? beforeJobId : to
 }
 
-/** How many times more it costs to read a job's metadata than its other columns, because it is stored after the messages. */
+/**
+ * A scan that filters by metadata reads this many times fewer jobs, because metadata costs more to read: it is stored after the
+ * messages.
+ */
 const METADATA_COST = 10
 
-/** How much of a stored error to read for its code. */
+/** The code of an error is within this many characters. */
 const ERROR_HEAD = 80
 
 function readJobSummary(row: Row): JobSummary {
@@ -261,7 +261,7 @@ function readJobDetails(row: Row): Omit<JobDetails, keyof RerunLinks> {
   }
 }
 
-/** Counts like SQL's `substr`, for which a surrogate pair is one character. */
+/** Counts a surrogate pair as one character, like SQL's `substr`. */
 function firstCharacters(text: string, count: number): string {
   let end = 0
   for (let counted = 0; counted < count && end < text.length; counted++) {

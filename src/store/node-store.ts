@@ -1,17 +1,16 @@
 /**
- * Nodes that share a database: each holds a lease while it is alive, and notifies the others of urgent events. A store with a
- * single node has no other nodes; the lock on its file replaces the lease.
+ * Nodes that share a database: the part of the storage contract for leases and for what nodes tell each other. On SQLite there
+ * are no other nodes, and a lock on the file replaces the lease.
  */
 
-/** A node's hold on a job. */
 export interface Claim {
   readonly jobId: string
   readonly attempt: number
 }
 
 /**
- * Features that an earlier version ignores in a request or in stored data. Each node writes the features that it knows next to
- * its lease. Released names must not change.
+ * An earlier version would ignore these features in a request or in stored data. Each node stores which ones it knows with its
+ * lease. Released names must not change.
  */
 export const FEATURES = [
   'options',
@@ -30,69 +29,60 @@ export const FEATURES = [
 ] as const
 export type Feature = (typeof FEATURES)[number]
 
-/** The maximum number of jobs that `takeCancelled` returns. */
 export const MAX_CANCELLED = 1000
 
 export interface NodeStore {
-  /** Whether other nodes may be using the same database now. */
   readonly shared: boolean
 
-  /** Whether every live node knows the feature. The result may be some seconds old. */
+  /** The result may be some seconds old. */
   isKnownToAll(feature: Feature): boolean
 
   /**
-   * Asks the other nodes to notify this one (`NodeEvents.settled`) when they settle or cancel one of these jobs within the next
-   * two minutes. Jobs that finish before a node receives this are not reported, so it only improves speed. Resolves when the
-   * nodes were asked, even without success; never rejects.
+   * Asks other nodes to notify this one (`NodeEvents.settled`) if they finish one of these jobs within two minutes. Jobs that
+   * finish before a node receives this are not reported, so callers must also poll. Resolves even if the nodes could not be
+   * asked.
    */
   announceWaits(jobIds: readonly string[]): Promise<void>
 
-  /** Calls these functions when other nodes report something. Events before this call are lost. */
+  /** Earlier events are lost. */
   subscribe(events: NodeEvents): void
 
   /**
-   * Creates or renews the node's lease. It expires in `leaseMs` by the database's clock, because the clocks of nodes differ and
-   * may jump. Returns whether the lease existed: false the first time, and if it had expired and another node has rescued its
-   * jobs.
+   * Creates or renews the lease. It expires by the database's clock, because the clocks of nodes differ and may jump. Returns
+   * false the first time, and if the lease had expired and another node has rescued the jobs.
    */
   renew(node: string, leaseMs: number): Promise<boolean>
 
-  /** Returns every claim that the node holds according to the database. */
   claimsOf(node: string): Promise<Claim[]>
 
   /**
-   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: subtracts what those
-   * crashes added from the crash counts of their open jobs. Returns how many crashes it reverted. If several nodes call this,
-   * only one reverts each crash.
+   * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: open jobs no longer
+   * count them. Returns how many it reverted. If several nodes call this, only one reverts each crash.
    */
   revertCrashes(): Promise<number>
 
-  /** Returns the nodes without a lease that have unconfirmed crashes. */
   absentNodes(): Promise<string[]>
 
   /**
-   * Confirms the crashes of those nodes that have been absent for `absentMs` since the crash, so that jobs may fail because of
-   * them. If a node comes back before a job has finished, its crash is still reverted. If a new process proves that the
-   * previous one has exited (SQLite), crashes are confirmed when they are counted.
+   * Confirms crashes of nodes that have been absent for `absentMs` since their crash, so that jobs may fail because of them. A
+   * crash is still reverted if the node comes back before the job has finished. On SQLite, crashes are confirmed at once,
+   * because the new process proves that the previous one has exited.
    */
   confirmCrashes(nodes: readonly string[], absentMs: number): Promise<void>
 
-  /** Deletes the lease of a node that holds no jobs. A second call changes nothing. */
+  /** The node must hold no jobs. A second call changes nothing. */
   leave(node: string): Promise<void>
 
   /**
-   * Takes up to `MAX_CANCELLED` cancelled jobs that this node held or has a pending response for. Each is returned once. Fewer
-   * than that means that there are no more. `attempt` is that of the last claim; 0 if the job was never claimed.
+   * Takes cancelled jobs that this node held or has a pending response for, each once. If fewer than `MAX_CANCELLED` are
+   * returned, there are no more. `attempt` is 0 if the job was never claimed.
    */
   takeCancelled(node: string): Promise<Claim[]>
 
-  /** Reads the stored state of a rate that nodes share (`upstreams/rate-window.ts`); null if there is none. */
+  /** `upstreams/rate-window.ts` defines the state. Returns null if none is stored. */
   readRate(name: string): Promise<StoredRate | null>
 
-  /**
-   * Replaces the state of a rate if its version is still `rate.version`; 0 means that there was no state. Returns whether it
-   * did, so a second call changes nothing.
-   */
+  /** Returns false and changes nothing unless `rate.version` is the stored version; 0 means that none is stored. */
   writeRate(name: string, rate: StoredRate): Promise<boolean>
 }
 
@@ -101,15 +91,15 @@ export interface StoredRate {
   readonly version: number
 }
 
-/** Renews leases on a connection of its own. */
+/** A separate connection renews leases, so that no other statement delays a renewal. */
 export interface Leases extends Pick<NodeStore, 'renew'> {
   close(): Promise<void>
 }
 
-/** Events from other nodes. They may arrive late or be lost, because they only improve speed. */
+/** Nodes also poll, so events may be late or lost. */
 export interface NodeEvents {
-  /** Jobs may have been queued on this route; null if the route is not known. */
+  /** The route is null if jobs may have been queued on any route. */
   readonly jobsWaiting: (route: string | null) => void
-  /** Another node settled jobs for which this node has or had a pending response. */
+  /** Pending responses on this node wait, or waited, for these jobs. */
   readonly settled: (jobIds: readonly string[]) => void
 }

@@ -1,6 +1,6 @@
 /**
- * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. Each store's code is loaded on demand:
- * loading both would make the start of a server a tenth longer, and that of the lease thread even more.
+ * Opens the database at a URL: `sqlite:PATH` for one node, `postgres://…` for many. Only the code of one store is loaded.
+ * Loading both would make the start of a server a tenth longer.
  */
 import type { Secrets } from './account-store.ts'
 import type { DatabaseCheck } from './database-problem.ts'
@@ -13,7 +13,7 @@ import type { TargetOptions, TransferSource, TransferTarget } from './transfer-c
 
 export type OpenOptions = Omit<PostgresStoreOptions, 'url'> & Omit<SqliteStoreOptions, 'path'>
 
-/** Opens the store for a server: migrates the schema, and locks a SQLite file. */
+/** Migrates the schema, and locks a SQLite file. */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
   if (!isPostgres(url)) {
     const { openSqliteStore } = await import('./sqlite/sqlite-store.ts')
@@ -23,7 +23,7 @@ export async function openStore(url: string, options: OpenOptions): Promise<Stor
   return openPostgresStore({ url, ...options })
 }
 
-/** Opens the leases, for the thread that renews them. Only Postgres has leases. */
+/** Only Postgres has leases. */
 export async function openLeases(
   url: string,
   options: Pick<OpenOptions, 'prepare' | 'statementMs'>,
@@ -32,7 +32,7 @@ export async function openLeases(
   return openPostgresLeases({ url, ...options })
 }
 
-/** Opens the store for commands, which may run while a server is running. Migrates the schema. */
+/** Opens the store for commands, even while a server is running. Migrates the schema. */
 export async function openForOperator(url: string): Promise<OperatorStore> {
   if (!isPostgres(url)) {
     const { openSqliteForOperator } = await import('./sqlite/operator-store.ts')
@@ -42,7 +42,7 @@ export async function openForOperator(url: string): Promise<OperatorStore> {
   return openPostgresForOperator(url)
 }
 
-/** Reads an account's secrets. Changes nothing, not even the schema. */
+/** Changes nothing, not even the schema. */
 export async function lookUpSecrets(url: string, account: string): Promise<Secrets | null> {
   if (!isPostgres(url)) {
     const { lookUpSecretsInFile } = await import('./sqlite/operator-store.ts')
@@ -52,7 +52,6 @@ export async function lookUpSecrets(url: string, account: string): Promise<Secre
   return lookUpSecretsInPostgres(url, account)
 }
 
-/** Migrates the schema and does nothing else. Returns how many migrations it applied. */
 export async function migrateDatabase(url: string): Promise<number> {
   if (isPostgres(url)) {
     const { migratePostgres } = await import('./postgres/schema.ts')
@@ -62,7 +61,7 @@ export async function migrateDatabase(url: string): Promise<number> {
   return migrateFile(sqlitePath(url))
 }
 
-/** Checks whether a server can use the database, without migrating it. Rejects if the database is unreachable. */
+/** Does not migrate the schema. Rejects if the database is unreachable. */
 export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   if (isPostgres(url)) {
     const { checkPostgres } = await import('./postgres/fitness.ts')
@@ -72,7 +71,7 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   return { description: `${url} ${checkFile(sqlitePath(url))}`, problems: [], warnings: [] }
 }
 
-/** Opens the source of a transfer for exclusive use. Rejects with a `DatabaseProblem` if a server uses it. */
+/** Rejects with a `DatabaseProblem` if a server uses the database. */
 export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
     const { openPostgresSource } = await import('./postgres/transfer.ts')
@@ -82,10 +81,7 @@ export async function openTransferSource(url: string): Promise<TransferSource> {
   return openSqliteSource(sqlitePath(url))
 }
 
-/**
- * Opens the target of a transfer and migrates its schema. Rejects with a `DatabaseProblem` if it is not empty or a server uses
- * it.
- */
+/** Migrates the schema. Rejects with a `DatabaseProblem` if the database is not empty or a server uses it. */
 export async function openTransferTarget(url: string, options: TargetOptions): Promise<TransferTarget> {
   if (isPostgres(url)) {
     const { openPostgresTarget } = await import('./postgres/transfer.ts')
@@ -99,7 +95,6 @@ export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:\/\//.test(url)
 }
 
-/** Returns the path in `sqlite:PATH`. */
 export function sqlitePath(url: string): string {
   if (!url.startsWith('sqlite:')) throw new Error('the database address must be sqlite:PATH or postgres://…')
   return url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')

@@ -1,39 +1,35 @@
 /**
- * Reruns: new jobs with the request of a finished one. Operators request them through any process on the database, but only a
- * server can create the job, because it knows the limits of tiers and the model servers. A row links the two jobs for as long
- * as operators may need the link.
+ * Reruns: new jobs with the requests of finished ones. Operators request them through any process on the database, but only a
+ * server can create the job, because it knows the limits of tiers and the model servers.
  */
 import type { Job } from '../job/job.ts'
 import type { AccountRecord } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 
-/** A node that takes a rerun ends it within this time, unless it crashes. Then another node may take it. */
+/** A node ends a rerun within this time after taking it. If it crashes, another node may take the rerun then. */
 export const RERUN_TAKEN_MS = 60_000
 
-/** A link is kept for this many retention periods, because the new job expires later than the original. */
+/** A link is kept for this many retention times, because the new job expires later than the original. */
 export const RERUN_RETENTIONS = 2
 
 export interface RerunStore {
   /**
-   * Requests a rerun of each of these jobs, without checking whether it will be refused. A job that already has a rerun,
-   * requested or created, is rerun only if `again` is true, so without it a second call requests nothing. Returns at most
-   * `limit` requests, newest jobs first.
+   * Does not check whether the rerun will be refused. A job that already has a rerun gets another one only if `again` is true,
+   * so without it a second call requests nothing. Returns at most `limit` requests, newest jobs first.
    */
   requestReruns(request: RerunRequest): Promise<RequestedRerun[]>
 
-  /** Returns up to `limit` requests that no node has taken within RERUN_TAKEN_MS, oldest first. */
+  /** Returns requests that no node has taken in the last `RERUN_TAKEN_MS`, oldest first. */
   openReruns(nowMs: number, limit: number): Promise<OpenRerun[]>
 
-  /** Takes a request; false if another node has taken or ended it. */
+  /** Returns false if another node has taken or ended the request. */
   takeRerun(id: string, nowMs: number): Promise<boolean>
 
-  /** Links the rerun to its job, or records why there is none. A second call changes nothing. */
+  /** A second call changes nothing. */
   endRerun(id: string, end: RerunEnd, nowMs: number): Promise<void>
 
-  /** Returns the results of those of the requests that have ended. */
   endedReruns(ids: readonly string[]): Promise<EndedRerun[]>
 
-  /** Returns the request that a rerun repeats; null if the job no longer exists. */
   jobToRerun(jobId: string, expiry: Expiry): Promise<JobToRerun | null>
 }
 
@@ -41,13 +37,13 @@ export interface RerunRequest {
   readonly jobIds: readonly string[]
   readonly withCallback: boolean
   readonly again: boolean
-  /** Whether to include jobs that are reruns themselves. */
+  /** If true, jobs that are reruns themselves are included. */
   readonly ofReruns: boolean
   readonly limit: number
   readonly nowMs: number
 }
 
-/** A request for a rerun. A rerun that was refused keeps its ID if it is requested again. */
+/** A refused rerun keeps its ID if it is requested again. */
 export interface RequestedRerun {
   readonly id: string
   readonly jobId: string
@@ -59,16 +55,14 @@ export interface OpenRerun extends RequestedRerun {
 
 export type RerunEnd =
   | { readonly rerunId: string; readonly refusal: null }
-  /** Why there is no job, for operators. */
   | { readonly rerunId: null; readonly refusal: string }
 
 export type EndedRerun = RequestedRerun & RerunEnd
 
-/** Links between jobs that still exist. */
+/** Leaves out jobs that no longer exist. */
 export interface RerunLinks {
-  /** The job that this one repeats; null if it is not a rerun. */
   readonly rerunOf: string | null
-  /** The reruns of this job, oldest first. */
+  /** The oldest rerun comes first. */
   readonly reruns: readonly string[]
 }
 

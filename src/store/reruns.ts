@@ -1,4 +1,4 @@
-/** The SQL for reruns, shared by both stores. */
+/** Both stores share this SQL for reruns. */
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
 import { storedTextOf } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'
@@ -18,15 +18,13 @@ import {
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 import { raw, read, repeatableWrite, type Sql, type Steps, sql, write } from './sql.ts'
 
-/** How many links one step deletes. */
 const STEP = 400
 
 const isFree = (nowMs: number) =>
   sql`ended_at_ms is null and (taken_at_ms is null or taken_at_ms <= ${nowMs - RERUN_TAKEN_MS})`
 
 export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, text }: Dialect) => ({
-  // The IDs of a job's reruns are numbered. Refused ones do not count, so the next request after a refused rerun gets the same
-  // number and replaces it.
+  // The reruns of a job are numbered. A refused rerun does not count, so the next request gets the same number and replaces it.
   requestReruns: write(function* (request: RerunRequest): Steps<RequestedRerun[]> {
     const { jobIds, withCallback, again, ofReruns, limit, nowMs } = request
     const earlier = sql`from reruns e where e.original_id = one.id and e.refusal is null`
@@ -46,14 +44,14 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
     return rows.map(readRerun).sort((one, other) => (one.jobId > other.jobId ? -1 : 1))
   }),
 
-  // Declared as a write, so that on SQLite it shares a message and a transaction with the other polls.
+  // A write shares a message and a transaction with other polls on SQLite.
   openReruns: repeatableWrite(function* (nowMs: number, limit: number): Steps<OpenRerun[]> {
     const rows = yield sql`
       select id, original_id, with_callback from reruns where ${isFree(nowMs)} order by requested_at_ms limit ${limit}`
     return rows.map((row) => ({ ...readRerun(row), withCallback: numberOf(row, 'with_callback') === 1 }))
   }),
 
-  // If the response to the first try was lost, the repeated statement takes the request again.
+  // A statement that is repeated because its response was lost takes the request again.
   takeRerun: repeatableWrite(function* (id: string, nowMs: number): Steps<boolean> {
     const rows = yield sql`
       update reruns set taken_at_ms = ${nowMs}
@@ -85,7 +83,6 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
     return row && !hasExpired(row, expiry) ? readJob(row) : null
   }),
 
-  /** Deletes the links of expired jobs. Returns whether there may be more. */
   forgetReruns: repeatableWrite(function* ({ nowMs, retentionMs }: Expiry): Steps<boolean> {
     const rows = yield sql`
       delete from reruns where id in (
@@ -95,7 +92,6 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
   }),
 })
 
-/** The links of a job in both directions. */
 export function* rerunLinks(id: Sql): Steps<RerunLinks> {
   const rows = yield sql`
     select r.original_id as id, 1 as is_original from reruns r

@@ -1,10 +1,10 @@
 /**
- * For each route: how far its queue has been claimed, and where its next walk starts (the place). A walk moves the place past
- * the jobs that it skips. A job that joins the queue before the place moves the place back. This is only in memory, so after a
- * start every walk begins at the front.
+ * How far the queue of each route has been claimed, and the place at which its next walk starts. A walk moves the place past
+ * the jobs that it skips. A job that joins the queue before the place moves the place back. Places are only in memory, so after
+ * a start every walk begins at the front.
  */
 
-/** A position in the queue of a route. A job need not be there. */
+/** The queue need not contain a job with this ID. */
 export interface Place {
   readonly turn: number
   readonly id: string
@@ -26,17 +26,15 @@ export class RoutePlaces {
   readonly #routes = new Map<string, RoutePlace>()
   #node = ''
 
-  /** How far the route has been claimed. New jobs get at least this turn. */
+  /** New jobs get at least this turn, up to which the route has been claimed. */
   turn(route: string): number {
     return this.#routes.get(route)?.turn ?? 0
   }
 
-  /** Where the next walk of the route starts. */
   place(route: string): Place {
     return this.#routes.get(route)?.place ?? FRONT
   }
 
-  /** Records that a job with this turn or a greater one joined the queue. */
   joined(route: string, turn: number): void {
     const state = this.#routes.get(route)
     if (state !== undefined && turn <= state.place.turn) state.place = { turn, id: LEAST_ID }
@@ -46,16 +44,12 @@ export class RoutePlaces {
     this.#of(route).place = place
   }
 
-  /**
-   * Records that jobs up to this turn were claimed. Turns after the place do not count, because jobs before them may have been
-   * skipped.
-   */
+  /** A turn after the place counts only up to the place, because jobs between them may have been skipped. */
   claimed(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, Math.min(turn, state.place.turn))
   }
 
-  /** Records that some node has claimed the route up to this turn. */
   reached(route: string, turn: number): void {
     const state = this.#of(route)
     state.turn = Math.max(state.turn, turn)
@@ -65,17 +59,13 @@ export class RoutePlaces {
     return this.#routes.keys()
   }
 
-  /**
-   * For a database with one node: forgets the places if the node has changed. A new node does not know whose jobs earlier walks
-   * have skipped.
-   */
+  /** A new node does not know whose jobs earlier walks have skipped, so it starts at the front. */
   walkedBy(node: string): void {
     if (node === this.#node) return
     this.#node = node
     this.#routes.clear()
   }
 
-  /** Forgets everything, like a start. */
   clear(): void {
     this.#routes.clear()
   }

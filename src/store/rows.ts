@@ -11,7 +11,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
 }
 
-/** Also converts decimal text, in which Postgres returns sums because they may exceed a double; Parley's sums do not. */
+/** Postgres returns sums of bigints as decimal text. Parley's sums fit into a double. */
 export function numberOf(row: Row, column: string): number {
   const value = row[column]
   if (typeof value === 'number') return value
@@ -24,7 +24,7 @@ export function numberOrNull(row: Row, column: string): number | null {
   return row[column] === null ? null : numberOf(row, column)
 }
 
-/** Converts the 0 or 1 of SQLite, which has no booleans. */
+/** SQLite has no booleans, so it returns 0 or 1. */
 export function booleanOf(row: Row, column: string): boolean {
   const value = row[column]
   if (typeof value === 'boolean') return value
@@ -40,7 +40,6 @@ export function bytesOrNull(row: Row, column: string): Uint8Array | null {
   return row[column] === null ? null : bytesOf(row, column)
 }
 
-/** Reads a text that must be one of these values. */
 export function oneOf<const Value extends string>(row: Row, column: string, values: readonly Value[]): Value {
   const value = row[column]
   return values.find((one) => one === value) ?? wrongType(column, `one of ${values.join(', ')}`, value)

@@ -1,19 +1,19 @@
 /**
- * SQL that both stores run, written once. Guarantees:
+ * Lets both stores run the same SQL. Guarantees:
  *
  * - Values never become part of the text: each is a parameter, and each store writes its own placeholders.
- * - Pieces nest. The text depends only on the pieces, so a store can prepare a statement by its text.
- * - An operation is a generator that yields statements and receives their rows. SQLite runs it synchronously in the
- *   storage thread, Postgres on a connection.
+ * - SQL can contain other SQL. The text never depends on values, so a store can prepare a statement by its text.
+ * - An operation is a generator that yields statements and receives their rows. SQLite runs it synchronously in the storage
+ *   thread, Postgres on a connection.
  * - On SQLite, each `write` is part of a transaction that others may share. On Postgres, it has its own transaction.
- * - On Postgres, each statement of a `read` or `repeatableWrite` is a transaction of its own, and is repeated if the
- *   connection breaks.
+ * - On Postgres, each statement of a `read` or `repeatableWrite` is a transaction of its own, and is repeated if the connection
+ *   breaks.
  */
 import type { Row } from './rows.ts'
 
 export type Value = string | number | boolean | null | Uint8Array | readonly (string | number | null)[]
 
-/** A piece of SQL: texts with values between them, so there is one more text than values. */
+/** Values are between the texts, so there is one more text than values. */
 export class Sql {
   readonly texts: readonly string[]
   readonly values: readonly Value[]
@@ -37,7 +37,7 @@ export function sql(texts: readonly string[], ...parts: readonly (Value | Sql)[]
   return new Sql(all, values)
 }
 
-/** Inserts constant text, such as a table name or a number that the planner must see. Never pass input from outside. */
+/** Inserts constant text, such as the name of a table or a number that the planner must see. Never pass input from outside. */
 export function raw(text: string | number): Sql {
   return new Sql([String(text)], [])
 }
@@ -46,12 +46,11 @@ export function join(pieces: readonly Sql[], separator: string): Sql {
   return pieces.reduce((all, piece, at) => (at === 0 ? piece : sql`${all}${raw(separator)}${piece}`), sql``)
 }
 
-/** Joins the conditions that are not undefined; true if there are none. */
+/** Ignores undefined conditions. The result is true if there are no others. */
 export function allOf(...conditions: readonly (Sql | undefined)[]): Sql {
   return join([sql`true`, ...conditions.filter((one) => one !== undefined)], ' and ')
 }
 
-/** Yields statements, and receives the rows of each one. */
 export type Steps<Result> = Generator<Sql, Result, readonly Row[]>
 
 export interface Operation<Args extends readonly unknown[], Result> {
@@ -65,10 +64,9 @@ type Make = <Args extends readonly unknown[], Result>(
 
 export const read: Make = (steps) => ({ kind: 'read', steps })
 export const write: Make = (steps) => ({ kind: 'write', steps })
-/** For operations whose statements can be repeated: a second run changes nothing and returns the same. */
+/** The statements can be repeated: a second run changes nothing and returns the same. */
 export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
 
-/** The methods of a store for a table of operations. */
 export type Methods<Table> = {
   [Name in keyof Table]: Table[Name] extends Operation<infer Args, infer Result>
     ? (...args: Args) => Promise<Result>

@@ -4,16 +4,14 @@
  * - `account-store.ts`: accounts, their keys and secrets, and admin tokens
  * - `callback-store.ts`: pending callbacks, and how operators see and replay them
  * - `node-store.ts`: leases of nodes, and what other nodes report
- * - `usage-store.ts`: what accounts have used
+ * - `usage-store.ts`: what accounts have used, and jobs that wait for the budget of their account
  * - `file-store.ts`: files of accounts, in pieces
  * - `batch-store.ts`: batches of accounts, whose lines and results are in files
- * - `cost-cap-store.ts`: jobs that wait for the budget of their account
  * - `held-request-store.ts`: held requests, and how repeated requests join their jobs
  * - `job-search-store.ts`: jobs as operators see them
- * - `admin-action-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing
+ * - `operator-store.ts`: cancelling and deleting jobs, deleting accounts, scrubbing, the audit log
  * - `rerun-store.ts`: reruns of finished jobs
  * - `own-job-store.ts`: how accounts cancel, delete and read their own jobs
- * - `audit-store.ts`: the audit log
  *
  * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
  *
@@ -28,19 +26,17 @@
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
 import type { AccountStore, AdminTokenStore } from './account-store.ts'
-import type { AdminActionStore } from './admin-action-store.ts'
-import type { AuditStore } from './audit-store.ts'
 import type { BatchStore } from './batch-store.ts'
 import type { CallbackStore } from './callback-store.ts'
-import type { CostCapStore } from './cost-cap-store.ts'
 import type { Expiry } from './expiry.ts'
 import type { FileStore } from './file-store.ts'
 import type { HeldRequestStore } from './held-request-store.ts'
 import type { JobSearchStore } from './job-search-store.ts'
 import type { Claim, NodeStore } from './node-store.ts'
+import type { AdminActionStore, AuditStore } from './operator-store.ts'
 import type { OwnJobStore } from './own-job-store.ts'
 import type { RerunStore } from './rerun-store.ts'
-import type { UsageStore } from './usage-store.ts'
+import type { CostCapStore, UsageStore } from './usage-store.ts'
 
 export interface Store
   extends AccountStore,
@@ -62,15 +58,14 @@ export interface Store
    * exist.
    *
    * If the idempotency key is already stored for the account, `accept` stores nothing. It returns the jobs of the earlier
-   * request (`repeated`), or `conflict` if that request was different. If none of those jobs exists, the request is accepted
-   * again. A second call without a key stores the jobs again, or rejects.
+   * request (`repeated`), or `conflict` if that request was different. If none of the earlier jobs still exists, the request is
+   * accepted again. Without a key, a second call may store the jobs again, so callers must not repeat it.
    *
-   * A job with a cached response (`NewJob.fingerprint`) is stored as completed, with everything that a settlement stores,
-   * whether it would be handed off or queued otherwise.
+   * A job with a cached response (`NewJob.fingerprint`) is stored as completed at once, with its usage and its callback.
    *
-   * With a cost cap, `accept` stores nothing and returns `over cost cap` if what the jobs reserve would exceed the cap, even if
-   * other nodes accept jobs at the same time. Jobs that a cached response completes reserve nothing, nor do jobs whose model
-   * has no price.
+   * With a cost cap, `accept` stores nothing and returns `over cost cap` if the jobs could exceed the cap, even if other nodes
+   * accept jobs at the same time. Jobs that a cached response completes reserve nothing; neither do jobs whose model has no
+   * price.
    */
   accept(acceptance: Acceptance): Promise<Accepted>
 
@@ -78,124 +73,109 @@ export interface Store
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
-   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. No job is ever assigned to two nodes. The cost
-   * does not grow with the length of the queue. A second call claims other jobs. If the response to a call is lost, `claimsOf`
-   * returns its jobs.
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. Two nodes never get the same job. The cost
+   * does not grow with the queue. If the response to a call is lost, `claimsOf` returns its jobs.
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
-  /** Returns the texts of a job, for the node that holds it; null if the job no longer exists. */
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /**
-   * Returns the routes with queued jobs, and the earliest deadline of queued jobs. The cost grows with the number of routes,
-   * not of jobs.
-   */
+  /** The cost grows with the number of routes, not of jobs. */
   queued(): Promise<Queued>
 
-  /** Counts queued suspects. This is cheap if there are none. */
   queuedSuspects(): Promise<QueuedSuspects>
 
-  /**
-   * Records that these suspects, which the node holds, start to execute: from then on, a crash of the node counts against them.
-   * Claims that the node no longer holds do not change.
-   */
+  /** From this call on, a crash of the node counts against these suspects. Claims that the node has lost do not change. */
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Fails up to `limit` queued jobs, including suspects, that have waited too long for model servers or whose deadline has
-   * passed. The order is undefined. Jobs that a node holds do not change. Each job is settled with the usage and receipt of its
-   * earlier runs. Returns the failed jobs; fewer than `limit` means that there are no more.
+   * Fails up to `limit` overdue jobs, also suspects, with the usage and receipt of their earlier runs. Jobs that a node holds
+   * do not change. If the result has fewer than `limit` jobs, no overdue job is left.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
   /**
-   * Stores the outcome, its usage, the cached response and the pending callback if this node still holds the job under this
-   * attempt. A second call, or a call by a stale holder, changes nothing.
+   * Stores the outcome, its usage, the cached response and the pending callback, if this node still holds the job under this
+   * attempt. Otherwise nothing changes, so a second call changes nothing.
    */
   settle(settlement: Settlement): Promise<Settled>
 
-  /** Returns those of the jobs that this node holds to the head of the queue, so a second call changes nothing. */
+  /** Returns jobs to the head of their queues, if this node still holds them. A second call changes nothing. */
   release(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Like `release`, for jobs that wait for a model server. Also stores their route and the usage of their runs so far, which
-   * the next claim returns. Other releases, rescues and claims keep them.
+   * Works like `release`, for jobs that wait for a model server. The next claim returns the stored usage of their runs so far.
+   * Claims, rescues and calls of `release` do not change this usage and the stored route.
    */
   releaseWaiting(node: string, releases: readonly WaitingRelease[]): Promise<void>
 
   /**
-   * Returns the jobs of dead nodes to the head of the queue, and makes their callbacks due. Every other node without a valid
-   * lease is dead. Returns the number of jobs. If several nodes call this, only one rescues each job.
+   * Returns the jobs of dead nodes to the head of their queues, and makes the callbacks of these nodes due. Every other node
+   * without a valid lease is dead. Returns the number of jobs. If several nodes call this, only one rescues each job.
    *
-   * This adds 1 to the crash count of each of these jobs, except suspects whose start was not recorded under their current
-   * attempt (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
-   * `revertCrashes` undoes both.
+   * This adds 1 to the crash count of each job, except suspects whose start was not recorded under their current attempt
+   * (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
+   * `revertCrashes` undoes the crash counts.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * Returns the cached response of an identical job, or null. Returns a promise only if the store must read the database.
-   * `fingerprint` is different for each account.
+   * Returns null if there is no cached response, and a promise only if the store must read the database. The fingerprint
+   * includes the account, so accounts never share responses.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * Returns the job as its account may see it; null if it does not exist, belongs to another account, or has expired. If the
-   * result and the error together exceed `maxBytes`, they are not loaded. Without `maxBytes`, they are always loaded.
+   * Returns null if the job does not exist, belongs to another account, or has expired. Leaves out the result and the error if
+   * they exceed `maxBytes` together.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
   /**
-   * Returns those of the jobs, of any account, that have finished, for the node that accepted them. If there are several, their
-   * results and errors have at most `maxBytes` together. Call it again for jobs that were left out for this reason.
+   * Returns those of the jobs, of any account, that have finished. If there are several, this leaves out jobs beyond `maxBytes`
+   * of results and errors; call it again for those.
    */
   readEnded(jobIds: readonly string[], maxBytes?: number): Promise<EndedJob[]>
 
-  /** Returns those of the jobs, of any account, that do not exist, because they were never stored or were deleted. */
+  /** Returns those of the jobs, of any account, that were never stored or were deleted. */
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
    * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and some of what `purgeFiles` deletes.
-   * Returns true if it reached its limit, because there may be more.
+   * Returns true if there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** Returns the length of the queue in constant time. It is exact up to some thousands, and may be an estimate beyond that. */
+  /** Takes constant time. The number of queued jobs is exact up to some thousands, and may be an estimate beyond that. */
   depth(): Promise<Depth>
 
-  /** Returns the length of each queue of each route, including suspects, up to `COUNTED_OF_QUEUE`. */
+  /** Suspects count, too. Counting stops at `COUNTED_OF_QUEUE`. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
-  /** Resolves if the store can write now. */
   ping(): Promise<void>
 
-  /** Finishes pending calls and closes. A second call resolves together with the first. */
+  /** Pending calls are finished first. A second call resolves together with the first. */
   close(): Promise<void>
 }
 
-/** Where a claim looks for jobs. */
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * A walk of a route: claims the route's jobs in order of their turns, from the route's position. The position is where the last
- * walk ended, or a job that was queued, released or rescued since, whichever is first. The walk skips suspects, the jobs in
- * `exceptJobs`, and those of `exceptAccounts`, which `ClaimOfAccount` claims later. It reads at most `WALK_ROWS` jobs in
- * addition to those that it claims.
+ * Walks through the queue of a route from the route's position on, in order of turns. The position is where the last walk
+ * ended, or that of an earlier job that joined the queue since. A walk skips suspects, the jobs in `exceptJobs`, and those of
+ * `exceptAccounts`, which `ClaimOfAccount` claims later.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
   readonly route: string
   readonly exceptAccounts: readonly string[]
-  /** A few hundred at most. The position does not move past them. */
+  /** There are at most a few hundred. The position does not move past these jobs, so that later walks find them. */
   readonly exceptJobs: readonly string[]
-  /** If true, the walk does not move the position. Then `mayHaveMore` may be false even if more jobs are queued. */
+  /** If true, the walk does not move the position, and `mayHaveMore` may be false although more jobs are queued. */
   readonly keepsPlace: boolean
 }
 
-/**
- * Claims the jobs of one account on one route in order of their turns, including those that walks skipped, but not suspects.
- */
+/** The jobs include those that walks skipped, but not suspects. */
 export interface ClaimOfAccount {
   readonly of: 'account'
   readonly route: string
@@ -203,71 +183,61 @@ export interface ClaimOfAccount {
   readonly exceptJobs: readonly string[]
 }
 
-/** Claims suspects with exactly this crash count, in order of their turns. */
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
-  /**
-   * A suspect with this crash count that crashed alone must fail, so it is claimed only when all of its crashes are confirmed.
-   */
+  /** A suspect with this crash count that crashed alone must fail, so all of its crashes must be confirmed first. */
   readonly maxCrashCount: number
   readonly exceptRoutes: readonly string[]
 }
 
-/** How many jobs a walk of a route may read in addition to those that it claims. */
+/** A walk reads at most this many jobs in addition to those that it claims, so that its cost is bounded. */
 export const WALK_ROWS = 1024
 
-/** Texts up to this size come with the claim: the stored bytes of messages, response format and callback together. */
+/** A claim includes the texts of a job if they have at most this many bytes together. */
 export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** Whether there may be more jobs: the claim reached its limit of jobs, or of rows to read. */
+  /** True if the claim stopped at its limit of jobs, or of rows to read. */
   readonly mayHaveMore: boolean
 }
 
 export type JobTexts = Pick<Job, 'messagesJson' | 'responseFormatJson' | 'callbackJson'>
 
-/** A claimed job whose texts are too large to be returned with the claim; `readTexts` returns them. */
 export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
   readonly textBytes: number
 }
 
 export interface QueuedSuspects {
-  /** How many suspects are queued, up to 10,000. */
   readonly queued: number
-  /** The highest crash count of queued suspects; 0 if there are none. */
   readonly mostCrashes: number
-  /** How many suspects have that crash count, up to 10,000. */
+  /** The number of suspects with the highest crash count. */
   readonly withMost: number
 }
 
 export interface Queued {
-  /** The routes with queued jobs other than suspects; an empty text stands for jobs whose route is unknown. */
+  /** An empty text stands for jobs whose route is unknown. Suspects do not count. */
   readonly routes: readonly string[]
-  /** The earliest deadline of any queued job; null if none has one. */
   readonly nextDeadlineMs: number | null
 }
 
 export type Overdue = PastPatience | PastDeadline
 
-/** Jobs whose deadline has passed. */
 export interface PastDeadline {
   readonly route: null
   readonly error: JobError
 }
 
 /**
- * Queued jobs of the route that have waited for model servers for `patienceMs` in total. The current wait began when the job
- * was created or last released, but not before `unavailableSinceMs`. Waits before that release count, too.
+ * Jobs are overdue if they have waited for model servers for `patienceMs` in total. The current wait began when the job was
+ * created or last released, but not before `unavailableSinceMs`. Earlier waits count too.
  */
 export interface PastPatience {
   readonly route: string
-  /** Null for the jobs of all accounts. */
   readonly account: string | null
   readonly unavailableSinceMs: number
   readonly patienceMs: number
-  /** The error with which the jobs fail. */
   readonly error: JobError
 }
 
@@ -284,7 +254,7 @@ export interface WaitingRelease extends Claim {
   readonly route: string
   /** The usage and errors of earlier runs, written by `queue/execution-result.ts`. */
   readonly earlierJson: string
-  /** When the job was released, and how long it had waited for model servers until then. */
+  /** The time of this release, and how long the job had waited for model servers before. */
   readonly sinceMs: number
   readonly waitedMs: number
 }
@@ -294,75 +264,65 @@ export interface Acceptance {
   readonly jobs: readonly NewJob[]
   readonly idempotency: Idempotency | null
   readonly nowMs: number
-  /** How long the write may wait for others, in milliseconds, as in `Settlement`. */
+  /** The write may wait this long to share a transaction with others. */
   readonly mayWaitMs?: number
-  /**
-   * The maximum cost of the account in the current month, in millionths of the currency: the cost of the jobs that finished
-   * this month, plus what open jobs have reserved. Absent for no cap.
-   */
+  /** Limits the account's cost in this month, in millionths of the currency, including what open jobs reserve. */
   readonly costCap?: number
 }
 
 export interface NewJob {
   readonly job: Job
-  /** Whether the accepting node runs the job itself at once. If so, the job is stored as claimed by that node, as attempt 1. */
+  /** If true, the accepting node runs the job at once. The job is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
-  /** How far this job moves its account's next turn on its route: 1000 divided by the tier's weight. */
+  /** The job moves its account's next turn by this much. See `Tiers.stepOf`. */
   readonly step: number
-  /** The queue for the job's targets and priority, named by `queueName` (`job/priority.ts`). */
+  /** `queueName` (`job/priority.ts`) makes this name from the job's targets and priority. */
   readonly route: string
   /**
-   * Whether a request on the accepting node waits for the job. If so, that node is notified if another one settles the job, and
-   * gets the text of a cached response.
+   * If true, a request on the accepting node waits for the job. The node then gets the text of a cached response, and a
+   * notification if another node settles the job.
    */
   readonly awaited: boolean
-  /** Identifies the cached response that would complete the job; null or absent if the job does not use the response cache. */
+  /** Identifies the cached response that would complete the job; null if the job does not use the response cache. */
   readonly fingerprint?: string | null
 }
 
 export interface Idempotency {
-  /** The value of the Idempotency-Key header, or the key of a held request or a rerun. */
+  /** Callers send it in the Idempotency-Key header. Held requests and reruns have keys too. */
   readonly key: string
-  /** Identifies the request: the same key with a different fingerprint is a conflict. */
+  /** The same key with a different fingerprint is a conflict. */
   readonly fingerprint: string
   readonly untilMs: number
 }
 
 export type Accepted =
-  /** `answered`: the jobs that a cached response completed; absent if there are none. */
+  /** A cached response has completed the jobs in `answered`. */
   { readonly kind: 'accepted'; readonly answered?: readonly AnsweredJob[] } | Earlier | OverCostCap
 
-/** The jobs would exceed the account's cost cap. */
 export interface OverCostCap {
   readonly kind: 'over cost cap'
-  /** The account's cost, including reservations, without these jobs. */
+  /** The account's cost in this month without these jobs, including what open jobs reserve. */
   readonly used: number
 }
 
-/** The result for a request that reuses the key of an earlier one. */
 export type Earlier =
   | { readonly kind: 'repeated'; readonly jobIds: readonly string[] }
   | { readonly kind: 'conflict' }
 
-/** A job that a cached response completed when it was accepted. */
 export interface AnsweredJob {
   readonly jobId: string
-  /** Null if the job is not awaited. */
+  /** The text is null unless the job is awaited. */
   readonly contentJson: string | null
 }
 
 export interface Settlement extends Claim {
   readonly node: string
-  /** The public model name in the request; usage is summed by it. */
   readonly model: string
   readonly outcome: Outcome
   readonly usage: Usage
-  /** The receipt as JSON text: what was sent to upstreams and what they returned. */
   readonly receiptJson: string
-  /** Caches the answer for identical later jobs; null if it is not cached. */
   readonly cache: { readonly fingerprint: string; readonly untilMs: number } | null
   readonly nowMs: number
-  /** How long the write may wait for others to share a transaction, in milliseconds; 0 or absent not to wait. */
   readonly mayWaitMs?: number
 }
 
@@ -370,26 +330,22 @@ export interface Settlement extends Claim {
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** The size of the result and the error if they are too large to load, and so are null; otherwise 0. */
+  /** If result and error exceed the limit of the read, they are null, and this is their size in bytes. Otherwise it is 0. */
   readonly omittedBytes: number
 }
 
-/** A finished job, for a request on another node that waits for it. */
 export interface EndedJob extends JobRecord {
   readonly cacheHit: boolean
 }
 
 export interface Depth {
-  /** How many jobs are queued. */
   readonly waiting: number
-  /** When the oldest queued job was created; null if there is none. */
   readonly oldestCreatedAtMs: number | null
-  /** How many jobs nodes hold. */
   readonly assigned: number
 }
 
 export interface QueueDepth {
-  /** The name of the queue, as in `NewJob`; empty for jobs whose route is unknown. */
+  /** An empty text stands for jobs whose route is unknown. */
   readonly route: string
   readonly jobs: number
   readonly oldestId: string

@@ -1,25 +1,22 @@
 /**
- * How many bytes of text a job stores: its conversation, response format and callback, and later its answer or error with the
- * receipt. IDs, times and the log of callback attempts do not count. Compressed texts count with their size before compression.
+ * How many bytes of text a job stores, for quotas: its conversation, response format and callback, and later its answer or
+ * error with the receipt. Compressed texts count with their size before compression.
  */
 
-/** SQL for a row with the texts of requests. Both databases know these sizes without reading the texts. */
+/** Neither database reads a text to find its size. */
 export const messagesBytesOf = (row: string) =>
   `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
 
-/** SQL for a row of outcomes, which has an answer or an error. */
 export const resultBytesOf = (row: string) =>
   `coalesce(${row}.content_bytes, octet_length(${row}.content), octet_length(${row}.error), 0)`
 
-/** SQL for a row with the columns of the request. */
 export const requestBytesOf = (row: string) =>
   `(${messagesBytesOf(row)} + octet_length(${row}.response_format) + coalesce(octet_length(${row}.callback), 0))`
 
-/** SQL for a row with the columns of the outcome; 0 if a left join found no row. */
+/** The result is 0 if a left join found no row. */
 export const outcomeBytesOf = (row: string) =>
   `(${resultBytesOf(row)} + coalesce(octet_length(${row}.receipt), 0))`
 
-/** The bytes of texts that have yet to be stored. */
 export function requestBytes(messages: string, responseFormat: string, callback: string | null): number {
   return bytesOf(messages) + bytesOf(responseFormat) + bytesOf(callback)
 }

@@ -10,7 +10,7 @@ import { migratePostgres } from './postgres/schema.ts'
 import { migrateFile } from './sqlite/schema.ts'
 import { KINDS } from './transfer-contract.ts'
 
-/** Columns that belong to running nodes, that the target computes again, or whose contents are in other columns. */
+/** These columns belong to running nodes, are computed again by the target, or repeat what other columns contain. */
 const NOT_COPIED = {
   sqlite: `
     batches.node callbacks.node callbacks.seq callbacks.under_way cancelled_jobs jobs.crashed_alone jobs.node jobs.seq jobs.started

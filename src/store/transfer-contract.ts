@@ -1,66 +1,55 @@
 /**
- * Transfers between databases: the contract of source and target, and the columns to copy, declared once for both stores.
- * Conversations and outcomes are copied in their stored form, compressed or not, and are not changed.
+ * Transfers between databases: the contract of source and target, and the columns to copy, for both stores. Texts are copied in
+ * their stored form, compressed or not.
  */
 import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
 import { bytesOf, bytesOrNull, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
-/** A database that is held exclusively and read in one snapshot. */
+/** A source is held exclusively and read in one snapshot. */
 export interface TransferSource {
-  /**
-   * Returns rows with the columns of `KINDS`, in order of their key. Leaves out expired cached responses and idempotency keys.
-   */
+  /** Returns rows in order of their key, without expired cached responses and idempotency keys. */
   read(kind: Kind, nowMs: number): Batches
   close(): Promise<void>
 }
 
-/** The empty database that a transfer fills, held exclusively. Either everything is stored in it or nothing. */
+/** A target stores everything or nothing. It is held exclusively. */
 export interface TransferTarget {
-  /**
-   * Must be called in the order of `KINDS`. Returns how many rows were added. Rows of jobs that were not added are left out.
-   */
+  /** Call this in the order of `KINDS`. Returns how many rows were added. A row of a job that was not added is left out. */
   add(kind: Kind, rows: readonly Row[]): Promise<number>
-  /** Makes everything that was added durable. */
   commit(): Promise<void>
-  /** Releases the database. Without a commit, it is unchanged. */
+  /** Without a commit, the database is unchanged. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
   /** Determines the width of partitions, if the store has any. */
   readonly expiry: Expiry
-  /** Called with facts that the operator should know about the database. They do not stop the transfer. */
+  /** The operator should know these facts. They do not stop the transfer. */
   readonly onNote: (message: string) => void
 }
 
-/** Batches that are each small enough to hold in memory. */
+/** Each batch is small enough to hold in memory. */
 export type Batches = AsyncIterable<readonly Row[]>
 
-/**
- * A batch ends after this many rows, or this many bytes of text. Larger batches would need more memory and hardly save time.
- */
+/** Larger batches would take more memory and hardly save time. */
 export const BATCH_ROWS = 1000
 export const BATCH_WEIGHT = 4 * 1024 * 1024
 
 /** The type in Postgres. SQLite stores text, numbers and bytes, and booleans as 0 and 1. */
 type Type = 'uuid' | 'text' | 'bytea' | 'integer' | 'bigint' | 'numeric' | 'double precision' | 'boolean'
-/** The type, with `?` if the column may be null, and the tables that contain the column in SQLite and in Postgres. */
+/** `?` means that the column may be null. `sqlite` and `postgres` name the tables with the column, separated by spaces. */
 type Column = readonly [type: Type | `${Type}?`, sqlite: string, postgres: string]
 type Columns = Readonly<Record<string, Column>>
 
 interface KindOfRow {
-  /** The name of these rows in messages to people. */
   readonly title: string
-  /** The table to select from, and its key, unless a source defines others. */
   readonly table: string
   readonly key: readonly string[]
   readonly columns: Columns
-  /** Maximum rows of a batch; `BATCH_ROWS` by default. */
   readonly batchRows?: number
 }
 
-/** Declares columns, by type, of a table that both stores have. */
 function both(table: string, namesOf: { readonly [type in Column[0]]?: readonly string[] }): Columns {
   const columns = Object.entries(namesOf).flatMap(([type, names]) =>
     names.map((name) => [name, [type as Column[0], table, table]] as const),
@@ -99,8 +88,8 @@ export const KINDS = {
     }),
   },
   /**
-   * Includes expired jobs, which the transfer leaves out. A job that a node holds is transferred as released to the head of its
-   * route, without another crash.
+   * The transfer leaves out expired jobs. It releases a job that a node holds to the head of the job's route, without another
+   * crash.
    */
   jobs: {
     title: 'jobs',
@@ -142,7 +131,7 @@ export const KINDS = {
       bytes: ['bigint', '', 'open_jobs outcomes'],
       node: ['text', '', 'outcomes'],
       counted: ['boolean', '', 'outcomes'],
-      // Whether a batch has yet to write the result of the job.
+      // The value is 1 while a batch still has to write the result of the job.
       in_batch: ['integer', '', ''],
       // These columns are only counted: whether a node holds the job, and the state of its callback.
       held: ['integer', '', ''],
@@ -150,7 +139,7 @@ export const KINDS = {
       due_at_ms: ['bigint?', '', ''],
     },
   },
-  /** If a request is open, a server of the target creates its job. */
+  /** A server of the target creates the jobs of open requests. */
   reruns: {
     title: 'reruns',
     table: 'reruns',
@@ -258,7 +247,6 @@ export const KINDS = {
       'bigint?': ['expires_at_ms', 'revoked_at_ms'],
     }),
   },
-  /** Transferred in order, oldest first. */
   auditEntries: {
     title: 'the audit log',
     table: 'audit',
@@ -284,7 +272,6 @@ export function columnsOf(kind: Kind): Columns {
   return KINDS[kind].columns
 }
 
-/** Returns a function that reads rows with all columns of the kind, each with its type. */
 export function readerOf(kind: Kind): (row: Row) => Row {
   const columns = Object.entries(columnsOf(kind)).map(([name, [type]]) => [name, readerOfType(type)] as const)
   return (row) => {
@@ -302,7 +289,6 @@ function readerOfType(type: Column[0]) {
   return isText ? textOf : numberOf
 }
 
-/** A table in which a store keeps rows of a kind, the columns in it, and which rows are in it. */
 interface StoredTable {
   readonly table: string
   readonly names: string[]
@@ -329,7 +315,6 @@ function isPartOf(table: string): (row: Row) => boolean {
   return () => true
 }
 
-/** Whether rows of the kind name a finished job in `job_id`. */
 export function isOfJob(kind: Kind): boolean {
   return kind !== 'batchLines' && 'job_id' in columnsOf(kind)
 }

@@ -1,4 +1,4 @@
-/** What cannot be copied, and what is locked while a copy runs. A copy that fails leaves nothing behind. */
+/** Tests what cannot be copied, and what is locked while a copy runs. A copy that fails leaves nothing behind. */
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'

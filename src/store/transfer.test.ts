@@ -1,4 +1,4 @@
-/** What a copy contains, between all kinds of stores. */
+/** Tests what a copy contains, between all kinds of stores. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshDatabase } from '../../test/postgres/database.ts'
@@ -19,8 +19,8 @@ import {
   TURN,
 } from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
-import { BUDGET_ROUTE } from './cost-cap-store.ts'
 import { openStore, openTransferSource } from './open.ts'
+import { BUDGET_ROUTE } from './usage-store.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
   const { file, population } = await populated(t)

@@ -1,4 +1,4 @@
-/** Transfers the contents of a database to an empty one: reads any source, and counts the rows. */
+/** Transfers the contents of a database to an empty one: reads a source in batches, and counts the rows. */
 import { DatabaseProblem } from './database-problem.ts'
 import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
@@ -22,10 +22,7 @@ import {
 
 export type TransferCounts = ReturnType<typeof noCounts>
 
-/**
- * Transfers everything or nothing: if it rejects, the target is unchanged. Does not close the databases.
- * @param onProgress called after each batch
- */
+/** If this rejects, the target is unchanged. It does not close the databases. */
 export async function transferDatabase(
   source: TransferSource,
   target: TransferTarget,
@@ -64,18 +61,16 @@ function noCounts() {
     accounts: 0,
     keys: 0,
     waiting: 0,
-    /** How many of the waiting jobs a node held. */
     held: 0,
     ended: 0,
     reruns: 0,
-    /** Finished jobs that are not transferred, because they can no longer be read. */
+    /** Finished jobs that were left out, because they can no longer be read. */
     expired: 0,
     callbacksOwed: 0,
     /** Callbacks that were delivered or have failed. */
     callbacksDone: 0,
     cachedResponses: 0,
     idempotencyKeys: 0,
-    /** Sums, one for each account, month and model. */
     usage: 0,
     files: 0,
     filePieces: 0,
@@ -104,7 +99,7 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
-    // The rejection is awaited below, unless writing fails before.
+    // `next` is awaited below, unless writing fails first.
     next.catch(() => {})
     return next
   }
@@ -120,12 +115,11 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   }
 }
 
-/** A database that is read in batches, each one after the last key of the previous one. */
 interface SourceDatabase {
   readonly dialect: Dialect
-  /** The first turn in the queue of a joined job's route. */
+  /** The first turn in the queue of the route of a joined job. */
   readonly headTurn: Sql
-  /** Where to read rows from, or by which key, if it differs from `KINDS`. */
+  /** Tables or keys that differ from `KINDS`. */
   readonly from: Partial<Record<Kind, { readonly table?: Sql; readonly key?: readonly string[] }>>
   query(statement: Sql): Promise<readonly Row[]>
   close(): Promise<void>
@@ -170,8 +164,8 @@ function select(
 }
 
 /**
- * The node is `copied`, a name that no node has, because the job was settled in another database. `counted` is 1, because usage
- * is transferred as sums. A batch has at least one row, however large. Sizes are known without reading the texts.
+ * A batch has at least one job, however large. The node is `copied`, a name that no node has, because the job was settled in
+ * another database. `counted` is 1, because usage is transferred as sums.
  */
 function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
   const { request, queued } = job
@@ -198,7 +192,7 @@ function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, aft
     order by j.id`
 }
 
-/** Removes the data about earlier claims from a queued job, and the place in the queue from a finished one. */
+/** A queued job loses the time of its last claim, and a finished job its place in the queue. */
 function withoutOtherState(job: Row): Row {
   return Object.assign(job, job.settled_at_ms === null ? { claimed_at_ms: null } : NOT_QUEUED)
 }

@@ -1,36 +1,35 @@
 /**
- * The usage of accounts, summed by account, month and model, and what accounts have open and stored. The transaction that
- * settles a job adds its usage, so every job counts exactly once, whatever crashes. Usage outlives the jobs.
+ * What accounts have used and stored, and their jobs that wait for budget: the part of the storage contract for caps and
+ * quotas.
  */
+import { PRIORITIES, queueName } from '../job/priority.ts'
 
+/** The transaction that settles a job adds its usage, so each job counts exactly once. Usage outlives the jobs. */
 export interface UsageStore {
-  /** Returns usage, newest month first, then by account and model. */
+  /** Returns the newest month first, in order of account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
 
-  /** Returns what counts against the account's caps in that month. The cost is bounded, however many jobs are queued. */
+  /** The cost is bounded, even if many jobs are queued. */
   used(account: string, month: string): Promise<Used>
 
   /**
-   * Returns what the account has open and stored now. Every write that accepts, settles, deletes or expires jobs updates these
-   * sums in its transaction, so the cost does not grow with the number of jobs.
+   * Every write that accepts, settles, deletes or expires jobs also updates these sums, so the cost does not grow with the
+   * jobs.
    */
   quotaUse(account: string): Promise<QuotaUse>
 }
 
 export interface QuotaUse {
-  /** Jobs that are queued or assigned. */
   readonly openJobs: number
-  /** The bytes of all stored jobs, counted as in `stored-bytes.ts`, plus those of all files. */
+  /** Includes the bytes of all files. `stored-bytes.ts` counts those of jobs. */
   readonly storedBytes: number
-  /** The maximum cost of the open jobs (`Job.reserved`), in millionths of the currency; absent if 0. */
+  /** What the open jobs may cost together, in millionths of the currency; absent if 0. */
   readonly reserved?: number
 }
 
 export interface UsageSearch {
   readonly account?: string
-  /** A month in the form of `job/month.ts`. */
   readonly month?: string
-  /** The last row of the previous page. */
   readonly after?: UsageKey
   readonly limit: number
 }
@@ -38,32 +37,83 @@ export interface UsageSearch {
 export interface UsageKey {
   readonly account: string
   readonly month: string
-  /** The public model name of the requests. */
   readonly model: string
 }
 
 export interface UsageRecord extends UsageKey {
-  /** Jobs that finished in that month, including failed ones. */
   readonly jobs: number
   readonly failedJobs: number
-  /** Jobs that the response cache completed, at no cost. */
   readonly cacheHits: number
-  /** Calls to model servers, including failed ones. */
   readonly calls: number
-  /** Sums over all calls, as the model servers counted them. */
+  /** Tokens are summed over all calls, as model servers counted them. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** In millionths of the currency; absent if no job's model had a price. */
+  /** The cost is in millionths of the currency; absent if no model of the jobs had a price. */
   readonly cost?: number
 }
 
 export interface Used {
-  /** Jobs that finished in that month. */
   readonly jobs: number
-  /** Jobs that are queued or running, up to `MAX_OPEN_COUNTED`. */
+  /** Counting stops at `MAX_OPEN_COUNTED`. */
   readonly openJobs: number
-  /** Input and output tokens of the finished jobs. */
   readonly tokens: number
 }
 
 export const MAX_OPEN_COUNTED = 100_000
+
+/** No target can have this name, because names of targets contain a slash. */
+export const BUDGET_ROUTE = 'budget'
+
+export const BUDGET_QUEUES: readonly string[] = PRIORITIES.map((priority) =>
+  queueName(BUDGET_ROUTE, priority),
+)
+
+/**
+ * Jobs that wait for the budget of their account: they did not fit under its cost cap, and the tier's `over_cap` is `wait`. No
+ * node claims from their route. They reserve nothing (`Job.reserved` is 0) until they move to the route of their targets.
+ */
+export interface CostCapStore {
+  /** The cost grows with the number of accounts that have queued jobs, not with the number of jobs. */
+  accountsOverBudget(): Promise<string[]>
+
+  /** Returns jobs by priority, then in order of acceptance. */
+  jobsOverBudget(account: string, limit: number): Promise<JobOverBudget[]>
+
+  /**
+   * Moves these jobs to their routes, in order, until one does not fit under the account's cap, and reserves what they may
+   * cost, in one transaction. Jobs that no longer wait for budget are skipped, so a second call changes nothing.
+   */
+  queueWithinBudget(budgeted: BudgetedJobs): Promise<QueuedWithinBudget>
+
+  areOverBudget(jobIds: readonly string[]): Promise<string[]>
+}
+
+export interface JobOverBudget {
+  readonly id: string
+  readonly model: string
+  readonly tier: string
+  readonly inputTokens: number
+  readonly responseFormatJson: string
+  readonly priority: string | null
+}
+
+export interface BudgetedJobs {
+  readonly account: string
+  readonly costCap: number | null
+  readonly jobs: readonly BudgetedJob[]
+  /** `queue/execution-result.ts` defines this text. The wait of the jobs for model servers starts now. */
+  readonly earlierJson: string
+  readonly nowMs: number
+}
+
+export interface BudgetedJob {
+  readonly jobId: string
+  readonly reserved: number
+  readonly route: string
+  readonly step: number
+}
+
+export interface QueuedWithinBudget {
+  readonly routes: readonly string[]
+  readonly isCapReached: boolean
+}

@@ -1,12 +1,9 @@
-/**
- * The SQL for the usage of accounts, for what they have open and stored, and for jobs that wait for a budget, shared by both
- * stores.
- */
-import { BUDGET_QUEUES } from './cost-cap-store.ts'
+/** Both stores share this SQL for usage and quotas of accounts, and for jobs that wait for budget. */
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, read, type Sql, type Steps, sql, type Value } from './sql.ts'
 import {
+  BUDGET_QUEUES,
   MAX_OPEN_COUNTED,
   type QuotaUse,
   type UsageRecord,
@@ -27,7 +24,7 @@ export const usageOperations = ({ openJobsOf, quotaUseOf, usage }: Dialect) => (
   }),
 
   used: read(function* (account: string, month: string): Steps<Used> {
-    // As integers, the sum over all models could overflow in SQLite.
+    // Adds floating-point numbers, because a sum of integers over all models could overflow in SQLite.
     const [row = {}] = yield sql`
       select coalesce(sum(jobs), 0) as jobs, coalesce(sum(1.0 * input_tokens + output_tokens), 0) as tokens,
         ${openJobsOf(account)} as open_jobs
@@ -67,14 +64,11 @@ function readUsage(row: Row): UsageRecord {
   }
 }
 
-/** The sum of the sizes of an account's files. This is cheap: an account has few files, and an index contains their sizes. */
+/** The sum is cheap, because an account has few files and an index contains their sizes. */
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 
-/**
- * Reads `open_jobs`, `stored_bytes` of jobs, `reserved` and `file_bytes`. Sums may briefly be negative while they are
- * corrected.
- */
+/** Sums may be negative for a moment while they are corrected. */
 export function readQuotaUse(row: Row): QuotaUse {
   const reserved = numberOf(row, 'reserved')
   return {

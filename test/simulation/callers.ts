@@ -2,8 +2,8 @@
  * Simulates callers: what they send (creates, reads, waits, lists, actions on their own jobs), and what they check in the
  * responses.
  */
-import { isCancelledError } from '../../src/job/cancelled.ts'
 import type { JobRecord } from '../../src/job/job-record.ts'
+import { isCancelledError } from '../../src/job/results-without-call.ts'
 import type { JobPage } from '../../src/store/job-search-store.ts'
 import type { Created } from './front.ts'
 import type { KnownJob, KnownRequest, Ledger } from './ledger.ts'

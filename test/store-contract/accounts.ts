@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Job } from '../../src/job/job.ts'
 import type { NewKey } from '../../src/store/account-store.ts'
-import type { NewAuditEntry } from '../../src/store/audit-store.ts'
+import type { NewAuditEntry } from '../../src/store/operator-store.ts'
 import { ids, NO_CAPS, newJob, now, type On, START_MS } from './fixtures.ts'
 import { largeJob } from './quotas.ts'
 import { accept, addAccounts, addQueued, settle } from './steps.ts'

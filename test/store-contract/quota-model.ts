@@ -7,7 +7,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Job, Outcome } from '../../src/job/job.ts'
-import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/store/admin-action-store.ts'
+import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../src/job/results-without-call.ts'
 import type { Store } from '../../src/store/store.ts'
 import { LONG } from '../support/long-form.ts'
 import {

@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict'
 import type { Job, Outcome } from '../../src/job/job.ts'
+import { CACHE_HIT_RECEIPT_JSON } from '../../src/job/results-without-call.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../../src/store/chunked-search.ts'
-import { CACHE_HIT_RECEIPT_JSON } from '../../src/store/results-without-run.ts'
 import type { Store } from '../../src/store/store.ts'
 import { acceptance, COMPLETED, claimOf, DAY_MS, newJob, now, type On } from './fixtures.ts'
 import { accept, addAccounts, addEnded, addQueued, claimNext, settle, storeEnded } from './steps.ts'

@@ -3,8 +3,8 @@
  * each ended job counts once, in the month in which it ended.
  */
 import assert from 'node:assert/strict'
-import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/cost-cap-store.ts'
 import type { Settlement, Store } from '../../src/store/store.ts'
+import { BUDGET_ROUTE, type BudgetedJob } from '../../src/store/usage-store.ts'
 import {
   acceptance,
   DAY_MS,

@@ -9,7 +9,7 @@ import {
   CANCELLED_ERROR_JSON,
   CANCELLED_RECEIPT_JSON,
   CANCELLED_USAGE_JSON,
-} from '../../src/store/admin-action-store.ts'
+} from '../../src/job/results-without-call.ts'
 import { asItIs } from '../../src/store/compressed-text.ts'
 import { contentOf, settlementColumns } from '../../src/store/postgres/columns.ts'
 import { MIGRATIONS } from '../../src/store/postgres/migrations.ts'

@@ -45,9 +45,8 @@ import {
   usageEventList,
 } from '../../admin/usage-events.ts'
 import { BATCH_PREFIX, readBatchId, readJobId } from '../../job/job-id.ts'
-import { metadataFilter } from '../../job/metadata-filter.ts'
 import { isMonth } from '../../job/month.ts'
-import { MODEL_NAME } from '../../job/request.ts'
+import { MODEL_NAME, metadataFilter } from '../../job/request.ts'
 import { MAX_SCANNED } from '../../store/chunked-search.ts'
 import type { UsageKey } from '../../store/usage-store.ts'
 import { type Schema, type Static, Type } from '../../typed-schema.ts'

@@ -1,5 +1,4 @@
-/** Acceptances in Postgres: large groups, keys that are found among many, and equal keys in one group. */
-
+/** Tests acceptances in Postgres: large groups, keys that are found among many, and equal keys in one group. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
@@ -63,7 +62,7 @@ test('the second of two equal keys in one group is accepted if it repeats a requ
   const [gone] = await accept(store, [newJob()], { handedOff: true, idempotency: idempotencyOf('f') })
   await settle(store, gone)
   assert.equal(await store.deleteJob(gone.id), 'deleted')
-  // Two groups can be in commit at the same time. These fill both, so the next acceptances share a group.
+  // Two groups can be in commit at the same time. Two acceptances fill both, so the next ones share a group.
   const before = [newJob(), newJob()].map((job) => store.accept(acceptance([job])))
   const jobs = [newJob(), newJob(), newJob(), newJob()]
   const accepted = await Promise.all(

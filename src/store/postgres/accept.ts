@@ -1,12 +1,13 @@
-/**
- * Stores new jobs in Postgres, those of many acceptances in one statement. Acceptances can have idempotency keys, and jobs can
- * be handed off, queued, or completed by a cached response. `fair-order.ts` gives queued jobs their turns.
- */
+/** Stores new jobs in Postgres, those of many acceptances in one statement. `fair-order.ts` gives queued jobs their turns. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { monthOf } from '../../job/month.ts'
+import {
+  CACHE_HIT_RECEIPT_JSON,
+  CACHE_HIT_USAGE,
+  FREE_CACHE_HIT_USAGE,
+} from '../../job/results-without-call.ts'
 import { storedTextOrNull } from '../compressed-text.ts'
 import { Failed } from '../group-commit.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
 import {
   type Acceptance,
@@ -22,17 +23,13 @@ import { requestBytesOf } from '../stored-bytes.ts'
 import { arrays, NEW_JOB_NAMES, NEW_JOB_TYPES, newJobColumns, unnest, weightOfJob } from './columns.ts'
 import type { Statement } from './database.ts'
 import { queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
-import type { PostgresParts } from './parts.ts'
-import { MAX_WEIGHT } from './parts.ts'
+import { MAX_WEIGHT, type PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
 import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-/**
- * The maximum of acceptances in a group. Each idempotency key takes an entry in the database's lock table, which has 6,400
- * entries by default.
- */
+/** Each idempotency key takes an entry in the database's lock table, which has 6,400 entries by default. */
 const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
@@ -56,27 +53,26 @@ export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | '
   }
 }
 
-/** The earlier request with the same key. */
 interface Remembered {
   readonly fingerprint: string
   readonly jobIds: readonly string[]
 }
 
-/** Whether cached responses completed jobs in the last group. */
 interface CachedLately {
   is: boolean
 }
 
 interface Result {
   readonly accepted: Accepted
-  /** The request that is now stored under the key of the acceptance; null if it has no key. */
+  /** The earlier request with the same key, or the new one; null if the acceptance has no key. */
   readonly remembered: Remembered | null
 }
 
 /**
- * If several acceptances have the same key, only the first is sent to the database, and its result decides the others.
- * A statement that cannot use cached responses costs the database half as much. It is tried first, unless cached responses
- * completed jobs in the last group. Acceptances that it leaves out are sent again.
+ * Of several acceptances with the same key, only the first is sent to the database, and its result decides the others.
+ *
+ * The statement that cannot use cached responses costs the database half as much as the one that can. So it is tried first,
+ * unless cached responses completed jobs in the last group. Acceptances that it leaves out are sent again.
  */
 async function acceptGroup(
   parts: PostgresParts,
@@ -100,14 +96,14 @@ async function acceptGroup(
       if (firsts.get(key) === acceptance) {
         results.set(acceptance, result instanceof Failed ? result : result.accepted)
       } else if (!(result instanceof Failed)) {
-        // A conflict does not show whether the jobs of the earlier request still exist. This acceptance may repeat that
-        // request, so it needs a result of its own.
+        // A conflict does not show whether the jobs of the earlier request still exist. An acceptance that repeats that request
+        // needs a result of its own.
         if (result.accepted.kind === 'conflict' && repeats(acceptance, result.remembered)) return true
-        // The first acceptance stored nothing, and this one may cost less.
+        // The first acceptance stored nothing, and this one may cost less, so it is sent again.
         if (result.accepted.kind === 'over cost cap') return true
         results.set(acceptance, resultOf(acceptance, result.remembered))
       } else if (result.error instanceof StoreUnavailable) results.set(acceptance, result)
-      // The contents of the first acceptance were rejected, but this one may be a different request.
+      // The database rejected the contents of the first acceptance. This one may be a different request, so it is sent again.
       else return true
       return false
     })
@@ -125,9 +121,8 @@ function repeats({ idempotency }: Acceptance, remembered: Remembered | null): bo
   return remembered?.fingerprint === idempotency?.fingerprint
 }
 
-/** The result of an acceptance whose key is stored with this earlier request. */
 function resultOf(acceptance: Acceptance, remembered: Remembered | null): Accepted {
-  // If the job ID is the same, this acceptance itself was stored, and the first response to it was lost.
+  // The same job ID means that this acceptance itself was stored, and that the first response to it was lost.
   if (remembered === null || remembered.jobIds[0] === acceptance.jobs[0]?.job.id) return { kind: 'accepted' }
   return earlierOf(acceptance.idempotency, remembered)
 }
@@ -137,9 +132,9 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * Stores all acceptances or none, except those that it leaves out. All must be from one node and have different keys.
- * @param mode `uncached` is like `first`, but leaves out acceptances whose jobs may have cached responses
- * @param found `cached` is set if there were cached responses
+ * Stores all acceptances or none, except those that it leaves out. They must be from one node and have different keys.
+ * @param mode `uncached` leaves out acceptances whose jobs may have cached responses, and is otherwise like `first`
+ * @param found the function sets `cached` if there were cached responses
  */
 async function acceptAll(
   { database, walks, notifications, others }: PostgresParts,
@@ -178,7 +173,6 @@ async function acceptAll(
   const contents = new Map<string, string | null>()
   const over = new Map<number, number>()
   const leftOut = new Set<number>()
-  /** The lowest turn that was queued, by route. */
   const queued = new Map<string, number>()
   for (const row of rows) {
     if (row.kind === 'key') taken.set(numberOf(row, 'place'), rememberedOf(row))
@@ -198,7 +192,7 @@ async function acceptAll(
     const own = idempotency && { fingerprint: idempotency.fingerprint, jobIds: jobs.map(({ job }) => job.id) }
     return { accepted, remembered: earlier ?? own }
   })
-  // The turns that the first try assigned are not known.
+  // The turns that the first try assigned are unknown. Turn 0 makes walks look at the whole queue again.
   if (mode === 'again') for (const { route, handedOff } of jobs) if (!handedOff) queued.set(route, 0)
   for (const [route, turn] of queued) {
     walks.joined(route, turn)
@@ -228,7 +222,7 @@ function weightOfAcceptance({ jobs }: Acceptance): number {
   return jobs.reduce((total, { job }) => total + weightOfJob(job), 0)
 }
 
-/** The values of `ACCEPT`, in order. */
+/** The values are in the order of the parameters of `ACCEPT`. */
 function valuesOf(
   acceptances: readonly Acceptance[],
   jobs: readonly NewJob[],
@@ -266,7 +260,7 @@ function valuesOf(
   ]
 }
 
-/** The additional values of `ACCEPT_CAPPED`. */
+/** `ACCEPT_CAPPED` takes these values after those of `ACCEPT`. */
 function capValues(acceptances: readonly Acceptance[], mode: Mode | 'uncached'): unknown[] {
   const capped = acceptances.flatMap(({ costCap, jobs }, index) =>
     costCap === undefined ? [] : [{ place: index + 1, costCap, id: jobs[0]?.job.id }],
@@ -291,7 +285,7 @@ const [MONTH, USAGE, PRICED_USAGE, RECEIPT] = [1, 2, 3, 4].map((after) => `$${TU
 const CAP_TYPES = ['integer', 'numeric', 'uuid']
 const CAPS_FROM = TURNS_AT + 5
 
-/** Null if the account does not exist. The column must not be null, so the statement then fails with `UnknownAccount`. */
+/** This is null if the account was deleted. The column must not be null, so the statement then fails with `UnknownAccount`. */
 const KNOWN_ACCOUNT = '(select name from accounts where name = n.account)'
 const CHECKED_JOB_NAMES = NEW_JOB_NAMES.replace(' account,', ` ${KNOWN_ACCOUNT},`)
 
@@ -299,7 +293,7 @@ const TEXT_OF_CACHED = textOfColumn('n', 'content')
 const ANSWERED_NOW = `union all
     select 'answered', null, id, null, null, case when origin is not null then ${TEXT_OF_CACHED} end, null, null from n where cached_id is not null`
 
-/** The CTE `over`: the requests that would exceed the cost cap of their account. */
+/** The CTE `over` has the requests that would exceed the cost cap of their account. */
 const OVER = `costs as (
     select f.request, min(f.account) as account, sum(f.reserved) as cost, min(c.cap) as cap, min(c.id::text)::uuid as id
     from found f join ${unnest(CAP_TYPES, CAPS_FROM)} as c(request, cap, id) using (request)
@@ -313,7 +307,7 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
-/** Locks the keys of the acceptances, and selects those that are already stored. */
+/** The keys are locked, so that no other node accepts one of them meanwhile. `taken` has the keys that are already stored. */
 const TAKEN_KEYS = `
   keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -323,7 +317,7 @@ const TAKEN_KEYS = `
     from taken_keys(${arrays(KEY_TYPES.slice(0, -1), KEYS_FROM)}, ${NOW})
   ),`
 
-/** @param without the CTE with more requests that are not accepted */
+/** @param without the CTE with requests that are not accepted although their keys are free */
 const remember = (without: string | null) => `
   remembered as (
     insert into idempotency (account, key, fingerprint, job_ids, until_ms)
@@ -354,7 +348,6 @@ const PLACED_IN_FAIR_ORDER = `
     returning route, turn
   )`
 
-/** Stores the places of jobs that are all handed off. */
 const PLACED_HERE = `
   placed as (
     insert into open_jobs (${OPEN_JOB_NAMES})
@@ -372,15 +365,15 @@ const ROWS_OF_TURNS = `union all
   select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
 
 /**
- * Accepts jobs that have no cached response, and returns the others as `left out`. The statement contains only the parts that
- * the group needs, because starting a statement costs more than storing a job. The most expensive parts are those for outcomes,
- * which open every partition, then those for keys and queued jobs.
+ * Jobs with a cached response are returned as `left out`. The statement contains only the parts that the group needs, because
+ * starting a statement costs more than storing a job. The most expensive parts are those for outcomes, which open every
+ * partition, then those for keys and queued jobs.
  */
 const acceptUncached = (
   isKeyed: boolean,
   isQueued: boolean,
 ): Statement & { readonly parameters: number } => ({
-  // The statement takes only the first of the values of `ACCEPT`.
+  // The statement takes only this many of the values of `ACCEPT`.
   parameters: isQueued ? TURNS_AT : isKeyed ? TURNS_AT - 1 : KEYS_FROM - 1,
   name: `accept uncached${isKeyed ? ' keyed' : ''}${isQueued ? ' queued' : ''}`,
   text: `
@@ -409,9 +402,8 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `taken_keys` locks all keys first, so that only one of several nodes accepts a key; `taken` has the keys that are already
- * stored. `n` has the jobs of the other acceptances, each with the cached response that completes it. The result has a row for
- * each taken key, a row for each completed job, and a row with the lowest turn that was queued on each route.
+ * `n` has the jobs whose keys are not taken, each with the cached response that completes it. The result has a row for each
+ * taken key, a row for each completed job, and a row with the lowest queued turn of each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -468,7 +460,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   again: accept('again', true),
 }
 
-/** $1 the jobs of the repeated acceptances. */
+/** `outcomes` tells which jobs of repeated acceptances ($1) a cached response has completed. */
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',
@@ -476,7 +468,6 @@ const ANSWERED: Statement = {
     where id = any ($1::uuid[]) and (usage::json ->> 'cache_hit')::boolean`,
 }
 
-/** $1 account, $2 key, $3 fingerprint, $4 the current time. */
 const TAKEN: Statement = {
   repeatable: true,
   name: 'find taken key',

@@ -1,11 +1,13 @@
-/**
- * Pending callbacks in Postgres, and how the callback that reports the end of a batch is stored. Concurrent calls share
- * statements.
- */
-
+/** Pending callbacks in Postgres, also those that report the end of a batch. Concurrent calls share statements. */
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
-import { attemptLine, readCallbackBody, readDueCallback, recordCells, URL_PREFIX } from '../callback-rows.ts'
+import {
+  attemptLine,
+  readCallbackBody,
+  readDueCallback,
+  recordCells,
+  URL_PREFIX,
+} from '../callback-records.ts'
 import {
   type AttemptRecord,
   BODY_READ_BYTES,
@@ -110,8 +112,8 @@ const SELECT_TAKEN = `
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 lane, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has taken stay
- * with that node, whatever the clocks of nodes show.
+ * $1 node, $2 delivery queue, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has
+ * taken stay with that node, even if the clocks of nodes differ.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -129,8 +131,8 @@ const TAKE = {
   ${SELECT_TAKEN}`,
 }
 /**
- * $1 node, $2 IDs, $3 their attempts so far, $4 the end of each lease. Locks rows in the order of IDs, so that no two
- * statements deadlock.
+ * $1 node, $2 IDs, $3 their attempts so far, $4 the end of the lease. Rows are locked in the order of IDs, so that two
+ * statements cannot deadlock.
  */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
@@ -148,7 +150,6 @@ const TAKE_DEFERRED = {
   )
   ${SELECT_TAKEN}`,
 }
-/** $1 IDs, $2 the attempts under which they were taken. */
 const LOAD: Statement = {
   repeatable: true,
   name: 'load callbacks',
@@ -159,7 +160,9 @@ const LOAD: Statement = {
   join callbacks c on c.job_id = t.job_id and c.attempt = t.attempt and c.due_at_ms is not null and c.under_way
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
-/** If this is repeated because its response was lost, it changes nothing: the attempt is already the last line. */
+/**
+ * A statement that is repeated because its response was lost changes nothing: the attempt is already the last line of the log.
+ */
 const RECORD = {
   name: 'record callbacks',
   text: `
@@ -183,7 +186,7 @@ const DEFER: Statement = {
   where c.job_id = p.job_id and c.attempt = p.attempt and c.node = $1`,
 }
 
-/** The callback's row is that of a finished job without a model (`NO_MODEL`), because callbacks belong to jobs. */
+/** A callback must belong to a job, so the callback of a batch gets a row of a finished job without a model (`NO_MODEL`). */
 export const batchStepOperations = { advanceBatch: advanceBatch(POSTGRES, owe) }
 
 function* owe({ batchId, account, callback, createdAtMs, nowMs }: BatchReport): Steps<void> {

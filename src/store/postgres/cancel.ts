@@ -1,8 +1,9 @@
-/** Cancels jobs in Postgres and informs the nodes that hold them. */
+/** Cancels jobs in Postgres, and reports them to the nodes that hold them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
+import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'
 import { MAX_CANCELLED, type NodeStore } from '../node-store.ts'
+import type { CancelledOutcome } from '../operator-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
@@ -14,9 +15,8 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
- * Settles the open jobs that meet the condition. Returns how many. Every write of a holder requires the row in `open_jobs`, so
- * the node that holds a cancelled job cannot settle it. `outcomes.node` stores who cancelled the job, because no node settled
- * it. No node can have such a name.
+ * Every write of a node that holds a job requires the job's row in `open_jobs`, so that node cannot settle a cancelled job. No
+ * node settled the job, so `outcomes.node` stores who cancelled it.
  */
 export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number> {
   const { by, errorJson, usageJson, nowMs } = outcome
@@ -68,12 +68,11 @@ export function cancelledOperations(database: Database): Pick<NodeStore, 'takeCa
   }
 }
 
-/** Deletes reports that their node did not read in time. */
 export async function forgetCancelled(database: Database, nowMs: number): Promise<void> {
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-/** Finds rows by the primary key, because every node runs this often and usually finds nothing. */
+/** Rows are found by the primary key, because every node runs this often and usually finds nothing. */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

@@ -1,17 +1,16 @@
-/** What claims and searches of open jobs cost in Postgres does not depend on the length of the queue. */
-
+/** Tests that the cost of claims and searches of open jobs in Postgres does not depend on the length of the queue. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
 import { sql } from '../sql.ts'
-import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim-statements.ts'
+import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './claim.ts'
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { POSTGRES } from './dialect.ts'
+import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './expire.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
-import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000
@@ -25,7 +24,6 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Columns of the job number `n`, as SQL. */
 interface Columns {
   readonly account: string
   readonly route: string
@@ -33,8 +31,8 @@ interface Columns {
 }
 
 /**
- * Creates a long queue, and a connection with a node's settings. Every row is written only once: while another test has an open
- * transaction, older versions of rows would stay in the indexes and count as pages read.
+ * Creates a long queue, and a connection with a node's settings. Every row is written only once, because old versions of rows
+ * would stay in the indexes while another test has an open transaction, and would count as pages read.
  */
 async function longQueue(t: TestContext, { account, route, deaths }: Columns): Promise<pg.Client> {
   const url = await freshDatabase(t)

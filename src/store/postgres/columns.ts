@@ -8,12 +8,10 @@ import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import type { Claimed, JobTexts, Settlement } from '../store.ts'
 import { STORED_TEXT_TYPES, storedTextColumns, textArray } from './texts.ts'
 
-/** The approximate weight of a job in a statement, in characters. */
 export function weightOfJob({ messagesJson, callbackJson }: Job): number {
   return 500 + messagesJson.length + (callbackJson?.length ?? 0)
 }
 
-/** The approximate weight of a settlement in a statement, in characters. */
 export function weightOfSettlement({ outcome, receiptJson }: Settlement): number {
   const contentLength = outcome.status === 'completed' ? outcome.contentJson.length : receiptJson.length
   return 300 + contentLength + receiptJson.length
@@ -37,7 +35,6 @@ export const NEW_JOB_TYPES = [
 export const NEW_JOB_NAMES =
   'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
 
-/** @param messages the messages of the jobs in their stored form */
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
   const deadlines: (number | null)[] = []
   const priorities: (Priority | null)[] = []
@@ -76,10 +73,7 @@ export function contentOf({ outcome }: Settlement): string | null {
   return outcome.status === 'completed' ? outcome.contentJson : null
 }
 
-/**
- * Large columns come last, because the driver copies everything before a parameter that does not fit into its buffer.
- * @param contents the contents of the settlements in their stored form
- */
+/** Large columns come last, because the driver copies everything before a parameter that does not fit into its buffer. */
 export function settlementColumns(
   settlements: readonly Settlement[],
   contents: readonly StoredText[],
@@ -106,17 +100,16 @@ export function settlementColumns(
   ]
 }
 
-/** Returns, for example, `unnest($3::uuid[], $4::text[] …)`. `from` is the number of the first parameter. */
+/** The result is, for example, `unnest($3::uuid[], $4::text[] …)`, where `from` is 3. */
 export function unnest(types: readonly string[], from: number): string {
   return `unnest(${arrays(types, from)})`
 }
 
-/** Returns, for example, `$3::uuid[], $4::text[] …`. */
 export function arrays(types: readonly string[], from: number): string {
   return types.map((type, index) => `$${from + index}::${type}[]`).join(', ')
 }
 
-/** Reads a row with the columns of `jobs` and of the claim. If the texts are too large, the row does not contain them. */
+/** The texts of the row are null if they are too large to be returned with the claim. */
 export function readClaimedJob(row: Row): Claimed['jobs'][number] {
   const earlierJson = textOrNull(row, 'earlier')
   const crashCount = numberOf(row, 'deaths')

@@ -1,12 +1,12 @@
 /** Cost caps in Postgres: which requests would exceed them, and the jobs that wait for the budget of their account. */
 import { monthOf } from '../../job/month.ts'
-import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../cost-cap-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
+import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../usage-store.ts'
 import type { Statement } from './database.ts'
 import { isInLane, queuedJobsInFairOrder, TURN_OF_JOB } from './fair-order.ts'
+import { noteReturned } from './nodes.ts'
 import type { PostgresParts } from './parts.ts'
 import { QUOTA_COLUMNS } from './quotas.ts'
-import { noteReturned } from './release.ts'
 
 export function costCapOperations(parts: PostgresParts): Omit<CostCapStore, 'areOverBudget'> {
   const { database, walks } = parts
@@ -53,7 +53,7 @@ function readJob(row: Row): JobOverBudget {
   }
 }
 
-/** $1 the queues. Jumps in the index from one account with queued jobs to the next, without reading the jobs in between. */
+/** $1 the queues. The recursion jumps in the index from one account with queued jobs to the next. */
 export const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
@@ -75,7 +75,6 @@ export const ACCOUNTS: Statement = {
   )`,
 }
 
-/** $1 account, $2 the queues, $3 limit. */
 const JOBS: Statement = {
   repeatable: true,
   name: 'jobs over budget',
@@ -95,7 +94,7 @@ const JOBS: Statement = {
 
 /**
  * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
- * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like the acceptance of its jobs.
+ * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like an acceptance.
  */
 const QUEUE: Statement = {
   name: 'queue within budget',
@@ -134,10 +133,12 @@ const QUEUE: Statement = {
 }
 
 /**
- * Returns which requests of a group would exceed the cost cap of their account, in the order of requests. It locks the accounts
- * before it reads, so that two nodes cannot accept what only one of them may. The locks are in sorted order, after those of
- * keys, so no two nodes deadlock. Each statement of a function sees what was committed before it. A job that is settled during
- * the call is in exactly one of the two sums, because one statement reads both.
+ * Returns which requests of a group would exceed the cost cap of their account, in the order of requests.
+ *
+ * The function locks the accounts before it reads, so that two nodes cannot accept what only one of them may. The locks are in
+ * sorted order, after those of keys, so two nodes cannot deadlock. Each statement of a function sees what was committed before
+ * it. One statement reads both sums, so a job that is settled meanwhile is in exactly one of them.
+ *
  * If the first job of a request (`ids`) exists, an earlier try whose commit was unknown has accepted the request.
  */
 export const COST_CAPS_MIGRATION = `

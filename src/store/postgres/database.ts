@@ -1,61 +1,52 @@
 /**
- * Connections to Postgres: a pool, named statements, and errors classified by what they mean (errors.ts). No query waits
- * forever: the server ends a slow one, and a connection that does not respond is closed.
+ * Connections to Postgres: a pool, named statements, and what errors mean. No query waits forever: the server ends a slow one,
+ * and a connection that does not respond is closed.
  */
-import pg from 'pg'
+import pg, { DatabaseError } from 'pg'
 import type { Row } from '../rows.ts'
 import type { Methods, Operation, Sql, Steps } from '../sql.ts'
-import { StoreUnavailable } from '../store.ts'
-import { breaksConnection, meaningOf, OutcomeUnknown, Overruled } from './errors.ts'
+import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
-/** The time limit of connecting, and how long after its time limit the error of a statement may take to arrive. */
+/** Connecting may take this long. The error of a statement may take this long to arrive after the statement's time limit. */
 const NETWORK_MS = 5_000
-/** How long a node that is suspended during a transaction can hold row locks. Other nodes skip the locked rows. */
+/** A node that is suspended during a transaction holds row locks for at most this long. Other nodes skip the locked rows. */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each statement finds its few rows by an index. Without these settings, the planner would read and sort the whole queue for a
- * claim if the table has no statistics yet, or keep a plan from when the table was empty. A statement that must read a whole
- * table seems expensive, but compiling it (JIT) would not pay. One plan suits all values: planning each claim would cost as
- * much as the claim.
+ * Each statement finds its few rows by an index. While a table has no statistics, the planner would otherwise read and sort the
+ * whole queue for a claim. A statement that must read a whole table looks expensive to the planner, but compiling it (JIT)
+ * would not pay. One plan suits all values, and planning each claim would cost as much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
 /**
- * A statement that waits for a lock must see what the lock's last holder committed. At other levels it keeps an older snapshot,
- * so two nodes could accept jobs that together exceed a cap.
+ * A statement that waits for a lock must see what the lock's last holder committed. At other isolation levels it would keep an
+ * older snapshot, so two nodes could accept jobs that exceed a cap together.
  */
 const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 
-/** A statement that is prepared under its name, once on each connection. */
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** Present if a second run changes nothing and returns the same. Then the statement is repeated if the connection broke. */
+  /** A second run changes nothing and returns the same, so the statement may be repeated after the connection broke. */
   readonly repeatable?: true
 }
 
-/** Runs statements: the pool, or one connection in a transaction. */
 export interface Queries {
   query(statement: Statement, values?: readonly unknown[]): Promise<Row[]>
 }
 
 export interface DatabaseOptions {
   readonly url: string
-  /** The maximum number of connections of this node. */
   readonly connections: number
-  /** Whether statements are prepared by name. Must be false behind poolers that change the connection between transactions. */
+  /** This must be false behind poolers that share connections, because a prepared statement belongs to a connection. */
   readonly prepare: boolean
-  /** The time limit of a statement. One that reaches it is blocked by a lock or a failing disk. */
+  /** The server ends a statement that takes longer, because a lock or a failing disk blocks it. */
   readonly statementMs: number
-  /** The time limit of connecting, which is also added to that of a statement for the network. `NETWORK_MS` if absent. */
   readonly networkMs?: number
 }
 
-/**
- * The settings of every connection.
- * @param statementMs the time limit of statements; null for none, as in a migration
- */
+/** @param statementMs null for no time limit, as in a migration */
 export function connectionSettings(
   url: string,
   statementMs: number | null,
@@ -75,7 +66,6 @@ export function connectionSettings(
   }
 }
 
-/** Runs the work on a connection of its own, which it closes afterwards. @param statementMs as for `connectionSettings` */
 export async function withClient<T>(
   url: string,
   statementMs: number | null,
@@ -91,7 +81,7 @@ export async function withClient<T>(
   }
 }
 
-/** Keeps options that the URL contains, such as a search_path. */
+/** The URL may contain options, such as a search_path, which must be kept. */
 function withOptions(url: string): string {
   const address = new URL(url)
   const own = address.searchParams.get('options')
@@ -102,7 +92,7 @@ function withOptions(url: string): string {
 
 const BIGINT = 20
 
-/** Parses bigint as a number, because Parley's times and counts fit into a double. The driver's default is text. */
+/** The driver returns bigint as text. Parley's times and counts fit into a double. */
 const numbersForBigints: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT ? Number : pg.types.getTypeParser(oid, format as 'text'),
@@ -111,7 +101,6 @@ const numbersForBigints: pg.CustomTypesConfig = {
 export class Database implements Queries {
   readonly #pool: pg.Pool
   readonly #prepare: boolean
-  /** Runs every statement as if it were repeatable. */
   readonly repeatable: Queries = {
     query: (statement, values) => this.query({ ...statement, repeatable: true }, values),
   }
@@ -120,20 +109,20 @@ export class Database implements Queries {
     this.#prepare = prepare
     const settings = connectionSettings(url, statementMs, networkMs)
     this.#pool = new pg.Pool({ ...settings, max: connections, idleTimeoutMillis: 60_000 })
-    // The pool replaces a connection that breaks while idle, so its error needs no handling.
+    // The pool replaces a connection that breaks while idle, so the error needs no handling.
     this.#pool.on('error', () => {})
   }
 
   /**
-   * Runs one statement in a transaction of its own. Rejects with `OutcomeUnknown` if the statement may have run, and with
-   * another `StoreUnavailable` if it did not run and can be retried.
+   * Rejects with `OutcomeUnknown` if the statement may have run, and with another `StoreUnavailable` if it did not run and can
+   * be retried.
    */
   query(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     const work = (client: pg.ClientBase) => this.#run(client, statement, values)
     return this.#retried(work, statement.repeatable ?? false)
   }
 
-  /** Runs statements in one transaction, which is rolled back if `work` rejects. */
+  /** The transaction is rolled back if `work` rejects. */
   transaction<T>(work: (queries: Queries) => Promise<T>): Promise<T> {
     return this.#retried(async (client) => {
       await this.#run(client, BEGIN)
@@ -195,7 +184,7 @@ export class Database implements Queries {
     }
   }
 
-  /** Retries once if the connection breaks while it opens, because no statement was sent yet. */
+  /** Opening a connection is tried twice, because no statement was sent yet. */
   #connect(): Promise<pg.PoolClient> {
     return this.#pool
       .connect()
@@ -211,7 +200,6 @@ const BEGIN = { name: 'begin', text: 'begin' }
 const COMMIT = { name: 'commit', text: 'commit' }
 const ROLLBACK = { name: 'rollback', text: 'rollback' }
 
-/** Turns operations with SQL of both stores into methods that run on this database. */
 export function methodsOn<Table extends Readonly<Record<string, Operation<never, unknown>>>>(
   database: Database,
   table: Table,
@@ -232,7 +220,6 @@ async function runSteps<Result>(queries: Queries, steps: Steps<Result>): Promise
   return next.value
 }
 
-/** Runs a statement with SQL that both stores share. */
 export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]> {
   const text = texts.reduce((all, one, at) => `${all}$${at}${one}`)
   const name = NAMES.get(text) ?? `shared ${NAMES.size + 1}`
@@ -240,5 +227,64 @@ export function queryOf(queries: Queries, { texts, values }: Sql): Promise<Row[]
   return queries.query({ name, text }, values)
 }
 
-/** The names of shared statements, by their text. */
+/** Statements are prepared by name, so each shared text gets a name. */
 const NAMES = new Map<string, string>()
+
+/** The operation may have run, or may still be running, because the connection broke. */
+export class OutcomeUnknown extends StoreUnavailable {}
+
+/** The database rolled the operation back in favour of another one. `Database` retries it at once. */
+export class Overruled extends StoreUnavailable {}
+
+/** These SQLSTATE codes mean a deadlock, a serialization failure, and a plan that a migration has made stale. */
+const OVERRULED = ['40P01', '40001', '0A000']
+/**
+ * Postgres rejects a stale plan in this function. The message of the error depends on the server's language (`lc_messages`).
+ */
+const STALE_PLAN = 'RevalidateCachedQuery'
+/**
+ * These SQLSTATE classes are temporary: connection, resources, operator intervention, system, and a lock that is not available.
+ */
+const PASSING_CLASSES = ['08', '53', '57', '58', '55']
+/** These SQLSTATE classes mean an error in the row itself: its data, a constraint, a limit of the database. */
+const REJECTING_CLASSES = ['22', '23', '54']
+const NOT_NULL = '23502'
+/** A standby, for example after a failover, reports this SQLSTATE. */
+const READ_ONLY = '25006'
+/** With these SQLSTATE codes the server closes a connection: shutdown, crash, startup, session timeout. */
+const ENDING = ['57P01', '57P02', '57P03', '57P05', '25P03']
+
+export function meaningOf(error: unknown): unknown {
+  if (!(error instanceof DatabaseError)) {
+    // Only the server sends a `DatabaseError`, so the socket broke, or no response came in time.
+    return new OutcomeUnknown(`The connection to the database broke: ${textOf(error)}`, { cause: error })
+  }
+  const code = error.code ?? ''
+  const message = `The database: ${error.message} (${code})`
+  if (ENDING.includes(code) || error.severity === 'FATAL' || error.severity === 'PANIC') {
+    return new OutcomeUnknown(message, { cause: error })
+  }
+  if (code === '0A000' && error.routine !== STALE_PLAN) return error
+  if (OVERRULED.includes(code)) return new Overruled(message, { cause: error })
+  if (code === READ_ONLY || PASSING_CLASSES.includes(code.slice(0, 2))) {
+    return new StoreUnavailable(message, { cause: error })
+  }
+  // `accept.ts` writes null as the account of a job if that account does not exist.
+  if (code === NOT_NULL && error.column === 'account') return new UnknownAccount()
+  if (REJECTING_CLASSES.includes(code.slice(0, 2))) return new WriteRejected(message, { cause: error })
+  return error
+}
+
+export function breaksConnection(meaning: unknown): boolean {
+  return meaning instanceof OutcomeUnknown || (meaning instanceof StoreUnavailable && isReadOnly(meaning))
+}
+
+/** A connection to a standby would reject all writes. A new connection may reach the new primary. */
+function isReadOnly({ cause }: StoreUnavailable): boolean {
+  return cause instanceof DatabaseError && cause.code === READ_ONLY
+}
+
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return error.message || ('code' in error ? String(error.code) : error.name)
+}

@@ -1,4 +1,4 @@
-/** The deletion of an account in Postgres while its jobs and batches are being stored. */
+/** Tests that an account is deleted in Postgres while its jobs and batches are being stored. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CALLBACK, FAILED, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'
@@ -6,13 +6,13 @@ import { acceptance, newJob, now } from '../../../test/store-contract/fixtures.t
 import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
 import { eventually } from '../../../test/support/eventually.ts'
 
-/** The statements that wait for the transaction of this connection. */
+/** Finds the statements that wait for the transaction of this connection. */
 const WAITING =
   "pg_locks where not granted and locktype = 'transactionid' and transactionid = (select backend_xid from pg_stat_activity where pid = pg_backend_pid())"
 
 test('a job whose transaction began before its account was deleted is found when that ends', async (t) => {
   const { store, client, count } = await openOnPostgres(t, 'acme')
-  // The transaction of the acceptance has stored the job, and waits for this transaction.
+  // The acceptance has stored the job, and its transaction waits for this one.
   await client.query('begin')
   await client.query("insert into idempotency values ('acme', 'key', 'f', '[]', 0)")
   const idempotency = { key: 'key', fingerprint: 'f', untilMs: now.ms + 1000 }
@@ -48,7 +48,7 @@ test('a batch is deleted with the lines of a step that was being stored', async 
   const [id, jobId, inputFileId] = [newJob().id, newJob().id, newJob().id]
   const batch = { id, account: 'acme', inputFileId, endpoint: '', aboutJson: '{}', createdAtMs: now.ms }
   await store.createBatch({ ...batch, deadlineMs: now.ms }, 1)
-  // A step does the same before it commits.
+  // A step of a batch also waits for this transaction before it commits.
   await client.query('begin')
   await client.query('update batches set version = version + 1')
   await client.query("insert into batch_lines values ($1, 1, 'line', $2)", [id, jobId])

@@ -1,29 +1,25 @@
-/**
- * Deletes the rows of finished jobs and of whole accounts in Postgres, and removes deleted data from the disk as far as
- * possible.
- */
+/** Deletes finished jobs and whole accounts in Postgres, and removes deleted data from the disk as far as possible. */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { AccountDeleted, AdminActionStore } from '../admin-action-store.ts'
+import type { AccountDeleted, AdminActionStore } from '../operator-store.ts'
 import { numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
-import { type Database, type Statement, withClient } from './database.ts'
-import { meaningOf } from './errors.ts'
+import { type Database, meaningOf, type Statement, withClient } from './database.ts'
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
-/** Longer than Postgres allows a transaction to be idle (`database.ts`). */
+/** Postgres ends an idle transaction sooner than this (`database.ts`). */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
-/** How wrong the clock of the node that wrote a job's times may have been. */
+/** Nodes write the times of jobs, and their clocks may be wrong by this much. */
 const CLOCK_SLACK_MS = 600_000
 
-/** Deletes finished jobs. Keeps reports of cancellations, because nodes must still read them to stop running those jobs. */
+/** Reports of cancellations stay, because nodes must still read them to stop running those jobs. */
 export function* deleteJobs(rows: readonly Row[]): Steps<void> {
   const ids = rows.map((row) => textOf(row, 'id'))
   yield deleteRows(ids)
-  // There is no index of cached responses by job, so they are found by their time of expiry. They expire at most the longest
-  // TTL after their job, so this range includes at most one more hour of responses.
+  // Cached responses have no index by job, so they are found by their time of expiry: at most the longest TTL after the end of
+  // the job.
   const times = rows.flatMap((row) => {
     const settledAtMs = numberOf(row, 'settled_at_ms')
     return [settledAtMs, numberOrNull(row, 'claimed_at_ms') ?? settledAtMs]
@@ -61,8 +57,8 @@ export function deletionOperations(
 }
 
 /**
- * Resolves when every transaction that was storing jobs has ended. A transaction that began before the account was deleted does
- * not see the deletion, and may still store a job for the account. Waits no longer than a transaction may be idle.
+ * A transaction that began before the account was deleted does not see the deletion, and may still store a job for the account.
+ * This waits for the end of such transactions, but no longer than a transaction may be idle.
  */
 async function writersEnded(database: Database): Promise<void> {
   const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
@@ -73,10 +69,7 @@ async function writersEnded(database: Database): Promise<void> {
   }
 }
 
-/**
- * Uses a separate connection, because a vacuum cannot run in a transaction and must have no time limit. Tables that the role
- * does not own are left to autovacuum.
- */
+/** A vacuum cannot run in a transaction, and must have no time limit. Postgres skips tables that the role does not own. */
 async function vacuum(url: string): Promise<void> {
   try {
     await withClient(url, null, (client) => client.query(`vacuum ${DELETED_FROM.join(', ')}`))
@@ -112,7 +105,7 @@ const HAS_OPEN_JOBS: Statement = {
   name: 'account has open jobs',
   text: 'select 1 from open_jobs where account = $1 limit 1',
 }
-/** A statement that writes jobs takes this lock before its snapshot, and its transaction holds it until the end. */
+/** A statement that writes jobs takes this lock before its snapshot, and its transaction holds the lock until the end. */
 const WRITERS: Statement = {
   repeatable: true,
   name: 'transactions that write jobs',
@@ -124,7 +117,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** Moves usage as deltas, because a second call may find more usage to move. */
+/** A second call may find more usage to move, so the usage is moved as deltas. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",
@@ -137,8 +130,8 @@ const MOVE_USAGE: readonly Statement[] = [
   },
 ]
 /**
- * The account's jobs were deleted before, with their callbacks. A pending callback without account or job would be taken again
- * and again.
+ * The callbacks of the account's jobs were deleted with the jobs. A pending callback that is left would be taken again and
+ * again.
  */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],

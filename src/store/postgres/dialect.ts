@@ -1,4 +1,7 @@
-/** What the shared SQL needs to know about Postgres. An open job has a row in `open_jobs`, a finished one in `outcomes`. */
+/**
+ * The SQL that the stores' shared statements need for Postgres. An open job has a row in `open_jobs`, a finished one in
+ * `outcomes`.
+ */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { raw, type Sql, sql, type Value } from '../sql.ts'
@@ -16,7 +19,6 @@ const quotaUseOf = (account: Value | Sql) => sql`
   ) sums`
 
 export const POSTGRES: Dialect = {
-  // Each chunk is one statement.
   chunkRows: 2000,
   greatest: (one, other) => sql`greatest(${one}, ${other})`,
   jobId: (id) => sql`${id}::uuid`,
@@ -46,7 +48,7 @@ export const POSTGRES: Dialect = {
   openJobsOf: (account) => sql`(select count(*) from (
       select 1 from open_jobs where account = ${account} and turn is not null limit ${raw(MAX_OPEN_COUNTED)}
     ) waiting) + (select count(*) from open_jobs where node is not null and account = ${account})`,
-  // Adds the deltas, which settling writes, to the sums. One statement sees either all of a fold or nothing of it.
+  // One statement sees a delta either in the deltas or in the sums (`quotas.ts`).
   usage: (condition) => sql`
     select account, month, model, sum(jobs) as jobs, sum(failed_jobs) as failed_jobs, sum(cache_hits) as cache_hits,
       sum(calls) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
@@ -57,7 +59,7 @@ export const POSTGRES: Dialect = {
 
   text: (row, column) => raw(textOf(row.texts.join(''), column)),
   placeIn: (text, part) => sql`strpos(${text}, ${part})`,
-  // Looks rows up one by one: with a join of sets, the planner might read all outcomes to find those of a few jobs.
+  // Rows are looked up one by one. With a join of sets, the planner might read all outcomes to find those of a few jobs.
   joinJob: (id) => sql`
     cross join lateral (select * from jobs where id = ${id} limit 1) j
     left join lateral (select * from outcomes where id = ${id} limit 1) o on true
@@ -77,8 +79,7 @@ export const POSTGRES: Dialect = {
     if (status === 'pending')
       return sql`select ${columns} from open_jobs where turn is not null and ${condition}`
     if (status !== 'assigned') return sql`select ${columns} from jobs where ${condition}`
-    // There are few jobs of either kind. The offset prevents the planner from searching for them in all queued jobs, in the
-    // order of their IDs.
+    // There are few jobs of either kind. The offset prevents the planner from searching for them in all queued jobs.
     return sql`
       select ${columns} from (
         (select id, account from open_jobs where node is not null offset 0) union all
@@ -90,7 +91,7 @@ export const POSTGRES: Dialect = {
     select job_id, job_id as place, ${columns} from callbacks
     where job_id < ${jobId} and ${onlyFailed ? sql`failed_at_ms is not null` : sql`true`} order by job_id desc`,
   isCallbackOf: (jobId) => sql`job_id = ${jobId}`,
-  // Skips rows that another replay has locked. They would use up the limit and then turn out to be replayed already.
+  // Rows that another replay has locked would use up the limit and then turn out to be replayed already.
   failedCallbacks: (condition, limit) => sql`
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
     where ${condition} order by c.job_id limit ${limit} for update of c skip locked`,

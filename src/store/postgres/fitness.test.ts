@@ -1,5 +1,4 @@
-/** Problems of a database with which Parley does not start. */
-
+/** Tests that Parley does not start on a database with a problem. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'

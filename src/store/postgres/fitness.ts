@@ -7,17 +7,16 @@ import { Database, type Queries, withClient } from './database.ts'
 const LEAST_VERSION = 14
 /** With a larger difference, people who compare times of nodes with times of the database would be misled. */
 const CLOCK_DIFFERENCE_MS = 5_000
-/** In a database with `SQL_ASCII`, Postgres does not check or convert texts, so it returns them unchanged. */
+/** With the encoding `SQL_ASCII`, Postgres does not check or convert texts, so it returns them unchanged. */
 const WHOLE_ENCODINGS = ['UTF8', 'SQL_ASCII']
 
 interface Fitness {
   readonly version: string
-  /** Each breaks a guarantee. */
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** Rejects with a `DatabaseProblem` that names the problems, and passes warnings to `onNote`. */
+/** Rejects with a `DatabaseProblem` if a server must not start on the database. `onNote` gets warnings. */
 export async function checkFitness(queries: Queries, onNote: (message: string) => void): Promise<void> {
   const { problems, warnings } = await fitnessOf(queries)
   if (problems.length > 0) throw new DatabaseProblem(problems.join(' '))
@@ -116,10 +115,9 @@ const LOOK = {
 }
 
 const STATEMENT_MS = 5000
-/** A notification that takes longer counts as lost. */
 const NOTIFICATION_MS = 2000
 
-/** Checks the database for `parley check`. Changes nothing. */
+/** The check for `parley check` changes nothing. */
 export async function checkPostgres(url: string): Promise<DatabaseCheck> {
   const database = new Database({ url, connections: 1, prepare: false, statementMs: STATEMENT_MS })
   try {

@@ -12,7 +12,6 @@ import { openNode } from '../../../test/support/postgres-nodes.ts'
 import { ThirdVersionNode } from '../../../test/support/third-version-node.ts'
 
 const PAIRS = LONG ? 10_000 : 400
-/** How many pairs are sent at the same time. */
 const WAVE = 50
 
 test(`${PAIRS} pairs of equal keys, one on each version: one job each, and no deadlock`, async (t) => {

@@ -1,11 +1,10 @@
 /**
  * The Postgres schema, as a list of migrations. A released migration is never changed; add a new one instead.
  *
- * `jobs` (conversations) and `outcomes` only get new rows. They have partitions by the time in the job's ID, each of which is
+ * `jobs` (conversations) and `outcomes` only get new rows. Their partitions follow the time in the job's ID, and each is
  * dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
  * held. So settling a job never rewrites its conversation, and vacuum has only a small table to process.
  */
-
 import { COST_CAPS_MIGRATION } from './cost-caps.ts'
 import { QUOTA_MIGRATIONS } from './quota-migrations.ts'
 
@@ -134,10 +133,7 @@ create table probe (at_ms bigint not null);
 insert into probe values (0);
 `
 
-/**
- * Caps, suspension, usage, cancelled jobs, the audit log. Nodes of the first version may still be running, so nothing that they
- * write or read is removed.
- */
+/** Nodes of the first version may still be running, so this migration removes nothing that they write or read. */
 const adminActions = `
 alter table accounts
   add column suspended_at_ms bigint,
@@ -197,10 +193,12 @@ create index audit_by_account on audit (account, id);
 `
 
 /**
- * Who counts an outcome as usage: the node that stores it (true), or the trigger, for nodes of the first version, which do not
- * name the column (false). Earlier outcomes (null) are counted by the next migration. This is a migration of its own, because
- * its lock on `outcomes` is the only one that running nodes wait for, and holding two locks at once could deadlock. When nodes
- * of the first version are no longer supported, a later migration may drop the trigger, its function and the column.
+ * The node that stores an outcome counts it as usage (true), or the trigger does, for nodes of the first version, which do not
+ * set the column (false). The next migration counts earlier outcomes (null).
+ *
+ * This migration stands alone, because its lock on `outcomes` is the only one for which running nodes wait, and holding two
+ * locks at once could deadlock. When nodes of the first version are no longer supported, a later migration may drop the
+ * trigger, its function and the column.
  */
 const countForFirstVersion = `
 alter table outcomes add column counted boolean;
@@ -231,14 +229,13 @@ where o.counted is null
 group by 1, 2, 3;
 `
 
-/** The month in the form of `job/month.ts`. */
 function monthAt(ms: string): string {
   return `to_char(to_timestamp(${ms} / 1000.0) at time zone 'UTC', 'YYYY-MM')`
 }
 
 /**
- * The node of each counted crash, so that the crash is reverted if the node was only paused. The trigger also serves earlier
- * nodes, which count crashes without naming the node.
+ * The node of each crash is stored, so that the crash is reverted if the node was only paused. The trigger also serves earlier
+ * nodes, which count crashes without storing the node.
  */
 const crashesByNode = `
 create table crashes (
@@ -262,8 +259,8 @@ create trigger record_crash after update of deaths on open_jobs
 `
 
 /**
- * Jobs that wait for a model server: claims skip their route, and the usage of their runs is stored. Earlier nodes do not set
- * the columns, so their jobs have no route, and are claimed like others.
+ * Claims skip the routes of jobs that wait for a model server, and the usage of their runs is stored. Earlier nodes do not set
+ * these columns, so their jobs have no route and are claimed like others.
  */
 const routes = `
 alter table open_jobs
@@ -276,13 +273,14 @@ create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not
 
 /**
  * Returns which idempotency keys of a group of requests are taken: those that are stored for a different request, or for an
- * equal request whose jobs exist. It locks all keys in sorted order before it reads, so no two nodes accept the same key, and
- * none deadlock. Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key
- * at a time. If a request finds its own jobs, an unknown commit is being repeated, so its key counts as taken.
+ * equal request whose jobs exist. If a request finds its own jobs, an unknown commit is being repeated, so its key counts as
+ * taken.
  *
- * Each `limit 1` makes the planner search an index by key or by ID. Otherwise a plan that was made while the tables were empty,
- * and is kept, would read a whole table. Jobs are looked up in a statement of their own, because it opens and locks each
- * partition.
+ * The function locks all keys in sorted order before it reads, so two nodes cannot accept the same key, and cannot deadlock.
+ * Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
+ *
+ * Each `limit 1` makes the planner search an index. Otherwise it would keep a plan from when the tables were empty, and read a
+ * whole table. Jobs are looked up in a separate statement, because it opens and locks each partition.
  */
 const takenKeys = `
 create function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)
@@ -312,9 +310,9 @@ end $$;
 `
 
 /**
- * Claims by route, lane and suspects. Nodes up to version 0.3 record no starts, know no turns by route, and need the indexes
- * `open_jobs_in_line`, `open_jobs_by_account` and `open_jobs_that_died`. When these nodes are no longer supported, a later
- * migration may drop the indexes.
+ * Nodes up to version 0.3 record no starts, know no turns by route, and need the indexes `open_jobs_in_line`,
+ * `open_jobs_by_account` and `open_jobs_that_died`. When these nodes are no longer supported, a later migration may drop the
+ * indexes.
  */
 const lanesAndSuspects = `
 alter table open_jobs
@@ -325,27 +323,22 @@ create index open_jobs_suspected on open_jobs (deaths, turn, id) where turn is n
 alter table nodes add column turns text; -- how far the node has claimed each route, as JSON
 `
 
-/** The features of each node. Nodes up to version 0.3 write none. */
 const features = `
 alter table nodes add column features text; -- what the node knows of what callers may ask for
 `
 
-/** Adds the URL that receives the events of an account's jobs. */
 const webhooks = `
 alter table accounts add column webhook_url text; -- where they are sent; null for nowhere
 `
 
-/**
- * Priorities (null for normal), and the deadlines at which unfinished jobs fail: in `jobs` for claims and operators, in
- * `open_jobs` to find queued jobs.
- */
+/** `jobs` has the deadline for claims and operators, `open_jobs` to find queued jobs. The priority `normal` is null. */
 const prioritiesAndDeadlines = `
 alter table jobs add column priority text, add column deadline_ms bigint;
 alter table open_jobs add column deadline_ms bigint;
 create index open_jobs_by_deadline on open_jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-/** Files of accounts. Their pieces are not compressed, because compression would take most of the time of an upload. */
+/** Pieces are not compressed, because compression would take most of the time of an upload. */
 const files = `
 create table files (
   id text collate "C" primary key,
@@ -369,7 +362,7 @@ create table file_pieces (
 alter table file_pieces alter column content set storage external;
 `
 
-/** Reruns: what operators request, and later the link between the two jobs. */
+/** Operators add a row to request a rerun. Later it links the two jobs. */
 const reruns = `
 create table reruns (
   id text primary key,              -- the job that it repeats, and a number
@@ -387,7 +380,6 @@ create index reruns_open on reruns (requested_at_ms) where ended_at_ms is null;
 create index reruns_by_end on reruns (ended_at_ms) where ended_at_ms is not null;
 `
 
-/** Batches of accounts, and the lines of batches that are running. */
 const batches = `
 create table batches (
   id text collate "C" primary key,
@@ -420,7 +412,6 @@ create table batch_lines (
 create index batch_lines_by_job on batch_lines (job_id);
 `
 
-/** Adds labels of keys. */
 const keyLabels = `
 alter table keys add column label text; -- what the operator calls it
 `
@@ -440,8 +431,8 @@ create unique index admin_tokens_by_name on admin_tokens (name) where revoked_at
 `
 
 /**
- * What jobs cost, in millionths of the currency. Nodes up to version 0.3 do not know prices, and while one is running, other
- * nodes use none.
+ * Amounts are in millionths of the currency. While a node up to version 0.3 is running, which knows no prices, other nodes use
+ * none.
  */
 const costs = `
 alter table jobs add column reserved bigint; -- what it may cost; null if its model has no price
@@ -453,15 +444,12 @@ alter table quota_deltas add column reserved bigint not null default 0;
 alter table accounts add column cap_cost bigint;
 `
 
-/**
- * Jobs whose wait did not begin with their creation: they were released to wait, or have waited for the budget of their
- * account.
- */
+/** The index has jobs whose wait did not begin with their creation: they were released to wait, or have waited for budget. */
 const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/** The shared state of the rates of model servers. Each node writes at most twice a second, and only while jobs run there. */
+/** Each node writes a rate at most twice a second, and only while jobs run there. */
 const rates = `
 create table rates (
   name text primary key, -- of the upstream, or of a model on it
@@ -471,9 +459,8 @@ create table rates (
 `
 
 /**
- * Texts that nodes compress (`compressed-text.ts`), so Postgres need not try. Nodes up to version 0.3 read such a text as null,
- * so they would report completed jobs without a result. So nothing is compressed while a node without this feature has a row in
- * `nodes`.
+ * Nodes compress these texts (`compressed-text.ts`), so Postgres need not try. Nodes up to version 0.3 read such a text as
+ * null, and would report completed jobs without a result. So no text is compressed while such a node has a row in `nodes`.
  */
 const compressedMessages = `
 alter table jobs add column messages_zstd bytea, add column messages_bytes integer, alter column messages drop not null;
@@ -485,8 +472,7 @@ alter table outcomes alter column content_zstd set storage external;
 `
 
 /**
- * Frees a key only if none of its jobs exists, because the others would run twice. Earlier versions freed it if one was
- * missing.
+ * A key is free only if none of its jobs exists. Earlier versions freed it if one job was missing, and the others ran twice.
  */
 const anyJobTakesKey = `
 create or replace function taken_keys(requests integer[], accounts text[], keys text[], fingerprints text[], ids text[], now_ms bigint)

@@ -1,15 +1,15 @@
 /**
- * Leases of nodes in Postgres, by the database's clock, and the crashes that are counted for each node. The jobs and callbacks of
- * a node whose lease has expired are rescued. A trigger on `open_jobs` counts crashes (migrations.ts). They are reverted if the
- * node was only paused, and confirmed once it has been absent long enough.
+ * Leases of nodes in Postgres, by the database's clock, and how jobs leave a node: it releases them, or its lease expires and
+ * they are rescued. Then a trigger on `open_jobs` (migrations.ts) stores crashes of the node. They are reverted if the node was
+ * only paused, and confirmed when it has been absent long enough.
  */
 import { type Claim, FEATURES, type Leases } from '../node-store.ts'
-import { numberOf, textOf } from '../rows.ts'
-import type { Store } from '../store.ts'
+import { numberOf, type Row, textOf } from '../rows.ts'
+import type { Store, WaitingRelease } from '../store.ts'
 import { Database, type DatabaseOptions, type Statement } from './database.ts'
 import { headTurn } from './fair-order.ts'
-import type { PostgresParts } from './parts.ts'
-import { noteReturned } from './release.ts'
+import { MAX_WEIGHT, type PostgresParts } from './parts.ts'
+import { eachAlone } from './unknown-commit.ts'
 
 export function nodeOperations({
   database,
@@ -42,8 +42,8 @@ export function nodeOperations({
 }
 
 /**
- * Uses a separate connection, so that no other statement delays a renewal. The network gets no more time than the statement,
- * because a renewal that waits for a dead connection would delay the next one.
+ * With a separate connection, no other statement delays a renewal. The network gets no more time than the statement, because a
+ * renewal that waits for a dead connection would delay the next one.
  */
 export function openPostgresLeases(options: Omit<DatabaseOptions, 'connections'>): Leases {
   const database = new Database({ ...options, connections: 1, networkMs: options.statementMs })
@@ -58,7 +58,7 @@ async function renew(database: Database, node: string, leaseMs: number): Promise
   return renewed?.kept === true
 }
 
-/** `xmax` is 0 only in a row that was inserted instead of updated. */
+/** `xmax` is 0 in a row that was inserted, and not in one that was updated. */
 const RENEW = {
   name: 'renew',
   text: `insert into nodes (node, lease_until, features)
@@ -93,7 +93,7 @@ export function crashOperations(
   return {
     revertCrashes: async () => {
       const rows = await database.query(REVERT)
-      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them again.
+      // Walks skip suspects. These jobs may no longer be suspects, so walks must find them.
       noteReturned(parts, rows)
       return rows.reduce((sum, row) => sum + numberOf(row, 'crashes'), 0)
     },
@@ -106,12 +106,10 @@ export function crashOperations(
   }
 }
 
-/** Deletes a bounded number of crashes of finished jobs. */
 export async function forgetCrashes(database: Database, limit: number): Promise<void> {
   await database.query(FORGET, [limit])
 }
 
-/** @param crash the alias of `crashes` */
 const hasLease = (crash: string) =>
   `exists (select 1 from nodes n where n.node = ${crash}.node and n.lease_until > clock_timestamp())`
 
@@ -152,7 +150,6 @@ interface OneStart {
 
 export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStarts' | 'rescue'> {
   const { database, groups, walks } = parts
-  /** Starts of suspects, all of this node. */
   const starts = groups.add<OneStart, undefined>({
     commit: async (group) => {
       const claims = group.map(({ claim }) => claim)
@@ -174,7 +171,6 @@ export function rescueOperations(parts: PostgresParts): Pick<Store, 'recordStart
   }
 }
 
-/** $1 node, $2 IDs, $3 attempts. */
 const RECORD_STARTS: Statement = {
   repeatable: true,
   name: 'record starts',
@@ -183,18 +179,19 @@ const RECORD_STARTS: Statement = {
   where o.id = c.id and o.node = $1 and o.attempt = c.attempt`,
 }
 
-/** Whether the node in a row of the table is dead. $1 must be this node, which is never dead. */
+/** $1 must be this node, which is never dead. */
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
-/** Whether the crash counts against the job. */
+/** A later crash counts against a job only if the start of the job was recorded. */
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
- * $1 node, $2 the turns of routes, $3 the current time. Lists the nodes with callbacks first, because a node can have very many
- * callbacks. A node without a row in `nodes` is dead, too: after its row was deleted, it wrote something and exited. A crash
- * counts against a suspect if its start was recorded. A suspect crashed alone if the crash counts against no other suspect of
- * its node.
+ * $1 node, $2 the turns of routes, $3 the current time.
+ *
+ * `holders` lists the nodes that hold callbacks without reading all callbacks, because a node can have very many. A node
+ * without a row in `nodes` is dead, too: its row was deleted, then it wrote something and exited. A suspect crashed alone if
+ * the crash counts against no other suspect of its node.
  */
 const RESCUE: Statement = {
   repeatable: true,
@@ -227,4 +224,81 @@ const RESCUE: Statement = {
     end
   from lost l where l.node = o.node and ${isDead('o')}
   returning o.route, o.turn`,
+}
+
+interface OneRelease {
+  readonly node: string
+  readonly release: WaitingRelease
+}
+
+export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' | 'releaseWaiting'> {
+  const { database, groups, walks } = parts
+  /** When a model server fails, all of its jobs are released at once, so releases share statements. */
+  const waiting = groups.add<OneRelease, undefined>({
+    weight: { of: ({ release }) => 100 + release.earlierJson.length, max: MAX_WEIGHT },
+    commit: (group) => eachAlone(group, releaseAll),
+  })
+
+  const releaseAll = async (group: readonly OneRelease[]): Promise<undefined[]> => {
+    const releases = group.map(({ release }) => release)
+    const columns = [
+      releases.map(({ jobId }) => jobId),
+      releases.map(({ attempt }) => attempt),
+      releases.map(({ route }) => route),
+      releases.map(({ earlierJson }) => earlierJson),
+      releases.map(({ sinceMs }) => Math.floor(sinceMs)),
+      releases.map(({ waitedMs }) => Math.floor(waitedMs)),
+    ]
+    noteReturned(
+      parts,
+      await database.query(RELEASE_WAITING, [group[0]?.node, walks.turnsJson(), ...columns]),
+    )
+    return group.map(() => undefined)
+  }
+
+  return {
+    releaseWaiting: async (node, releases) => {
+      await Promise.all(releases.map((release) => waiting.submit({ node, release })))
+    },
+
+    release: async (node, claims) => {
+      const ids = claims.map(({ jobId }) => jobId)
+      const attempts = claims.map(({ attempt }) => attempt)
+      noteReturned(parts, await database.query(RELEASE, [node, ids, attempts, walks.turnsJson()]))
+    },
+  }
+}
+
+/**
+ * The walks of this node (`route-walks.ts`) and the other nodes must know that jobs returned to the queue. The turn in a row is
+ * null if the job does not wait.
+ */
+export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
+  for (const row of rows) {
+    if (row.turn === null) continue
+    const [route, turn] = [textOf(row, 'route'), numberOf(row, 'turn')]
+    walks.joined(route, turn)
+    notifications.jobQueued(route, turn)
+  }
+}
+
+const RELEASE: Statement = {
+  repeatable: true,
+  name: 'release',
+  text: `
+  update open_jobs o set node = null, turn = ${headTurn('$4', 'o.route')}
+  from unnest($2::uuid[], $3::integer[]) as c(id, attempt)
+  where o.id = c.id and o.node = $1 and o.attempt = c.attempt returning o.route, o.turn`,
+}
+
+/** $1 node, $2 the turns of routes, then IDs, attempts, routes, earlier runs, times of release, and earlier waiting times. */
+const RELEASE_WAITING: Statement = {
+  repeatable: true,
+  name: 'release waiting',
+  text: `
+  update open_jobs o set node = null, turn = ${headTurn('$2', 'c.route')}, route = c.route, earlier = c.earlier,
+    waits_since_ms = c.since_ms, waited_ms = c.waited_ms
+  from unnest($3::uuid[], $4::integer[], $5::text[], $6::text[], $7::bigint[], $8::bigint[])
+    as c(id, attempt, route, earlier, since_ms, waited_ms)
+  where o.id = c.id and o.node = $1 and o.attempt = c.attempt returning o.route, o.turn`,
 }

@@ -1,45 +1,41 @@
 /**
- * Notifications between nodes, with LISTEN and NOTIFY: jobs were queued, a node waits for jobs, or a job was settled for which
- * another node has a pending response. NOTIFY takes a lock on the whole database when it commits. So it runs outside of the
- * transactions of jobs, and concurrent notifications share a statement. A notification may be lost, because nodes also poll the
+ * Notifications between nodes, with LISTEN and NOTIFY. A commit with NOTIFY locks the whole database, so notifications are not
+ * part of the transactions of jobs, and concurrent ones share a statement. A notification may be lost, so nodes also poll the
  * database every second.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { NodeEvents } from '../node-store.ts'
-import { connectionSettings, type Database } from './database.ts'
-import { breaksConnection, meaningOf } from './errors.ts'
+import { breaksConnection, connectionSettings, type Database, meaningOf } from './database.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** The shortest time between two statements. The next one sends the notifications that were raised since the previous one. */
+/** Notifications that are raised within this time after a statement share the next one. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/** If the node does not receive its own test notification within this time, it reports that notifications do not arrive. */
+/** If the node's test notification to itself takes longer, it reports that notifications do not arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** The number of IDs in a notification, which can have at most 8,000 bytes. */
+/** Postgres limits a notification to 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
-/** If the name of a route is longer, notifications about the route do not name it. */
+/** A notification does not contain the name of a route if it is longer. */
 const MAX_ROUTE_BYTES = 7000
 /**
- * The prefix of a notification for nodes up to version 0.3, which read a turn and ignore routes. Later nodes ignore such a
- * notification, because they get another one for each route. A notification without this prefix comes from a node up to version
- * 0.3, or concerns a route with a long name, and may concern any route.
+ * Nodes up to version 0.3 read the turn in a notification with this prefix, and ignore routes. Later nodes ignore it, because
+ * they get another one for each route. A notification without the prefix is from a node up to version 0.3, or concerns a route
+ * with a long name, so it may concern any route.
  */
 const WITH_ROUTE = '+'
 
 export interface NotificationsOptions {
   readonly url: string
   readonly statementMs: number
-  /** As in `DatabaseOptions`. */
   readonly networkMs?: number
   readonly database: Database
   readonly node: string
-  /** Called when another node has queued jobs, with their lowest turn or a lower one. The route is null if it is not known. */
+  /** Another node has queued jobs with this turn or higher ones. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
-  /** Called every second, whether notifications arrive or not. */
   readonly onPoll: () => void
-  /** Called once when notifications stop arriving, and once when they arrive again. */
+  /** The message says that notifications have stopped arriving, or that they arrive again. */
   readonly onChange: (message: string) => void
 }
 
@@ -47,7 +43,6 @@ export class Notifications {
   #events: NodeEvents | null = null
   readonly #options: NotificationsOptions
   #client: pg.Client | null = null
-  /** Replaces the current client with a new connection. */
   #replaceClient = () => {}
   #jobsChannel = ''
   #routesChannel = ''
@@ -55,11 +50,10 @@ export class Notifications {
   #closed = false
   #echo: { token: string; timer: NodeJS.Timeout } | null = null
   #arriving = true
-  /** The lowest turn that was queued since the last statement, by route. */
   #queued = new Map<string, number>()
   #settled = new Map<string, string[]>()
   readonly #remoteWaits = new RemoteWaits(() => performance.now())
-  /** The jobs that this node waits for and that the next statement announces, and a promise that resolves after that. */
+  /** The next statement announces these jobs, and then the promise resolves. */
   #announced: string[] = []
   #announcement = Promise.withResolvers<void>()
   #sending = false
@@ -73,7 +67,7 @@ export class Notifications {
     this.#events = events
   }
 
-  /** Resolves when the node listens, or has failed to connect; it then keeps trying. */
+  /** The promise also resolves if the node cannot connect. The node then keeps trying. */
   async begin(): Promise<void> {
     const poll = setInterval(() => {
       this.#options.onPoll()
@@ -83,17 +77,13 @@ export class Notifications {
     await this.#connect()
   }
 
-  /** Notifies other nodes that a job with this turn was queued on the route. */
   jobQueued(route: string, turn: number): void {
     if (this.#client === null) return
     this.#queued.set(route, Math.min(this.#queued.get(route) ?? turn, turn))
     this.#sendSoon()
   }
 
-  /**
-   * Asks the other nodes to notify this one when they finish these jobs. Also resolves if they could not be asked, because
-   * polling finds finished jobs.
-   */
+  /** The promise also resolves if the other nodes could not be asked, because polling finds finished jobs. */
   async announceWaits(jobIds: readonly string[]): Promise<void> {
     if (this.#client === null || jobIds.length === 0) return
     for (const jobId of jobIds) this.#announced.push(jobId)
@@ -101,14 +91,14 @@ export class Notifications {
     await this.#announcement.promise
   }
 
-  /** Notifies the nodes that announced that they wait for this job, which finished here. */
+  /** The job has finished on this node, so nodes that announced that they wait for it are notified. */
   ended(jobId: string): void {
     for (const node of this.#remoteWaits.end(jobId)) this.settledFor(node, jobId)
   }
 
-  /** Notifies the node with a pending response for this job, which was settled here. */
+  /** The job was settled on this node, and the other node has a pending response for it. */
   settledFor(origin: string, jobId: string): void {
-    // Without a connection, the notification is dropped: the other node's poll finds the job.
+    // Without a connection the notification is lost, and the other node finds the job when it polls.
     if (this.#client === null) return
     const ids = this.#settled.get(origin)
     if (ids) ids.push(jobId)
@@ -151,7 +141,7 @@ export class Notifications {
       this.#client = client
       this.#replaceClient = onEnd
       await this.#test()
-      // Notifications may have been sent before this node listened.
+      // Jobs may have been queued before this node listened.
       this.#events?.jobsWaiting(null)
     } catch (error) {
       this.#reportArrival(false, (error as Error).message)
@@ -178,8 +168,7 @@ export class Notifications {
   }
 
   /**
-   * Sends this node a notification through another connection, because some poolers accept LISTEN but never deliver
-   * notifications.
+   * The node notifies itself through another connection, because some poolers accept LISTEN but never deliver notifications.
    */
   async #test(): Promise<void> {
     const token = `echo ${randomBytes(6).toString('hex')}`
@@ -239,8 +228,8 @@ export class Notifications {
     try {
       await this.#client?.query({ ...NOTIFY, values: [channels, payloads] })
     } catch (error) {
-      // These notifications are lost, and polling replaces them. If the database did not respond, for example because its host
-      // is gone, the system would report the broken connection only after many minutes, so it is replaced now.
+      // Polling replaces these notifications. If the host of the database is gone, the operating system would report the broken
+      // connection only after many minutes, so the node replaces it now.
       if (breaksConnection(meaningOf(error))) replaceClient()
     }
     announcement.resolve()
@@ -277,10 +266,7 @@ export class Notifications {
   }
 }
 
-/**
- * The name contains a hash of the schema, because channels belong to the whole database, and another Parley may use another
- * schema of it.
- */
+/** Channels belong to the whole database. The hash separates them from those of another Parley in another schema. */
 function channelOf(what: 'jobs' | 'routes' | 'waits', schema: string): string {
   return `parley_${what}_${createHash('sha256').update(schema).digest('hex').slice(0, 16)}`
 }
@@ -290,8 +276,8 @@ function nodeChannelOf(node: string): string {
 }
 
 /**
- * Notifications need not survive a crash, so their commit need not wait for the disk. The setting is only for this transaction:
- * behind a pooler that shares connections, a setting of the session would also apply to commits of jobs on the same connection.
+ * Notifications need not survive a crash, so their commit does not wait for the disk. The setting is only for this transaction:
+ * behind a pooler, a setting of the session would also apply to commits of jobs.
  */
 const NOTIFY = {
   name: 'notify',

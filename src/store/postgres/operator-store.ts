@@ -1,5 +1,4 @@
-/** Runs the admin actions of commands directly on a Postgres database, even while servers are running. */
-
+/** Runs what commands do directly on a Postgres database, even while servers are running. */
 import type { Secrets } from '../account-store.ts'
 import type { OperatorStore } from '../operator-store.ts'
 import { sharedOperatorOperations, withSearches } from '../shared-operations.ts'
@@ -10,7 +9,7 @@ import { migratePostgres } from './schema.ts'
 
 const SHARED = sharedOperatorOperations(POSTGRES)
 
-/** The time limit of a statement. It is long, because a command may have to wait for a lock. */
+/** A command may have to wait long for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

@@ -22,7 +22,7 @@ async function start(t: TestContext) {
   return { ...scene, spans, jobsIn, hasDay, keep: (at: Expiry) => keepPartitions(scene.database, at) }
 }
 
-/** A job that was created at this time. */
+/** Returns a job that was created at this time. */
 function jobAt(ms: number, over = {}) {
   return newJob({ id: newJobId(ms), createdAtMs: ms, ...over })
 }

@@ -1,7 +1,7 @@
 /**
- * The partitions of `jobs` and `outcomes`. Each has the jobs that were created in one span of time. It is dropped when all of
- * them have expired, at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none,
- * because a clock jumped, goes to the default partition, from which `expire` deletes rows one by one.
+ * The partitions of `jobs` and `outcomes`. Each has the jobs of one span of time, and is dropped when all of them have expired,
+ * at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none, because a clock
+ * jumped, goes to the default partition, from which `expire` deletes rows one by one.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -10,14 +10,11 @@ import { forgetEmptyHours, forgetHours } from './quotas.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** How many partitions always exist: the current one and the next ones. */
 const AHEAD = 3
 const MOST = 60
-/**
- * Maximum partitions that a transfer creates: each takes about ten locks, and the number of locks of a transaction is limited.
- */
+/** A transfer creates at most this many partitions, because each takes about ten locks of its transaction. */
 const MAX_CREATED = 300
-/** The longest life of a cached response, whatever the retention of its job (SPEC §2.1). */
+/** No response is cached for longer, whatever the retention of its job (SPEC §2.1). */
 export const LONGEST_TTL_MS = HOUR_MS
 /** A drop gives up after this time, because other statements wait behind it. The next round tries again. */
 const LOCK_MS = 200
@@ -28,8 +25,8 @@ interface Span {
 }
 
 /**
- * Creates missing partitions and drops expired ones. Only one node at a time does this, and only if its role owns the tables.
- * Each drop is a transaction of its own, because all other statements on jobs wait until it is committed.
+ * Only one node at a time does this, and only if its role owns the tables. Each drop is a transaction of its own, because all
+ * other statements on jobs wait until it is committed.
  */
 export async function keepPartitions(database: Database, expiry: Expiry): Promise<void> {
   await ifOwner(database, async (queries) => {
@@ -59,8 +56,8 @@ async function dropOne(queries: Queries, expiry: Expiry): Promise<boolean> {
 }
 
 /**
- * Creates the partitions for jobs from another database, which keep their IDs, in the caller's transaction. Jobs from the
- * future and jobs older than `MAX_CREATED` spans go to the default partition.
+ * Jobs from another database keep their IDs, so they may need older partitions. Jobs from the future and jobs older than
+ * `MAX_CREATED` spans go to the default partition.
  * @param idsMs the times in the IDs
  */
 export async function partitionsFor(
@@ -101,10 +98,7 @@ function missing(spans: readonly Span[], expiry: Expiry): Span[] {
   return wanted
 }
 
-/**
- * The width of a partition: an hour for a retention of less than two days. Otherwise it is as many days as keep the number of
- * partitions to about `MOST`, because many statements lock all of them.
- */
+/** Many statements lock all partitions, so a longer retention makes them wider instead of creating more than about `MOST`. */
 function widthOf({ retentionMs }: Expiry): number {
   return retentionMs < 2 * DAY_MS ? HOUR_MS : Math.ceil(retentionMs / (MOST * DAY_MS)) * DAY_MS
 }
@@ -115,7 +109,7 @@ function overlaps(spans: readonly Span[], { fromMs, toMs }: Span): boolean {
 
 async function create(queries: Queries, span: Span): Promise<void> {
   const [from, to] = bounds(span)
-  // If the default partition already has rows of this span, all rows of the span stay there.
+  // Postgres cannot attach a partition if the default partition has rows of its span, so all rows of the span then stay there.
   const [strays] = await queries.query(STRAYS, [from, to])
   if (strays?.found) return
   for (const table of ['jobs', 'outcomes']) {
@@ -127,7 +121,6 @@ async function create(queries: Queries, span: Span): Promise<void> {
   }
 }
 
-/** Whether no job in the partition can be read. */
 async function isOver(queries: Queries, span: Span, { nowMs, retentionMs }: Expiry): Promise<boolean> {
   if (span.toMs > nowMs - retentionMs) return false
   const keptMs = Math.max(retentionMs, LONGEST_TTL_MS)
@@ -147,7 +140,7 @@ function bounds({ fromMs, toMs }: Span): [string, string] {
   return [leastOf(fromMs), leastOf(toMs)]
 }
 
-/** Lower than every ID of that millisecond, whatever its version and variant bits. */
+/** The UUID is lower than every ID of that millisecond, whatever the version and variant bits of the ID. */
 function leastOf(ms: number): string {
   return `${leastJobId(ms).slice(0, 13)}-0000-0000-000000000000`
 }
@@ -156,7 +149,7 @@ function nameOf(table: string, { fromMs, toMs }: Span): string {
   return `${table}_${fromMs / 1000}_${toMs / 1000}`
 }
 
-/** A statement without a name, because statements that run once are not worth preparing. */
+/** Statements that run once are not worth preparing, so they have no name. */
 const plain = (text: string) => ({ name: '', text })
 
 const TRY_LOCK = {
@@ -166,7 +159,7 @@ const TRY_LOCK = {
     ) then pg_try_advisory_xact_lock(hashtextextended('partitions of ' || current_schema(), 0)) else false end as mine`,
 }
 const LIMIT_LOCKS = { name: '', text: `set local lock_timeout = ${LOCK_MS}` }
-/** Bitmap scans are disabled (database.ts), but only they can use the index of settlement times. */
+/** Bitmap scans are disabled (database.ts), but only they can use BRIN indexes, such as those of settlement times. */
 export const ALLOW_BITMAPS = { name: '', text: 'set local enable_bitmapscan = on' }
 const LIST = {
   name: '',

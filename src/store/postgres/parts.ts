@@ -1,22 +1,22 @@
-/** What the operations of the Postgres store of one node share. */
+/** What the operations of the Postgres store share: groups of statements, and what this node knows about other nodes. */
 import { GroupCommit, type GroupCommitOptions } from '../group-commit.ts'
-import type { Database } from './database.ts'
+import type { Feature } from '../node-store.ts'
+import { numberOf, type Row, textOrNull } from '../rows.ts'
+import type { Database, Statement } from './database.ts'
 import type { Notifications } from './notifications.ts'
-import type { OtherNodes } from './other-nodes.ts'
 import type { RouteWalks } from './route-walks.ts'
 
-/** The maximum number of operations in one statement. */
 const MAX_GROUP = 512
-/** Concurrent statements of one kind. While one waits for the disk, the next one is sent. */
+/** While one statement waits for the disk, the next one of its kind is sent. */
 const IN_FLIGHT = 2
-/** Maximum characters in one statement. Larger statements would cost more memory and hardly save time. */
+/** Statements with more characters would cost more memory and hardly save time. */
 export const MAX_WEIGHT = 4 * 1024 * 1024
 
-/** Groups concurrent operations, so that a statement has many rows. There is one group for each kind of operation. */
+/** Concurrent operations of one kind share a statement with many rows. */
 export class StatementGroups {
   readonly #all: { drained(): Promise<void> }[] = []
 
-  /** Adds a kind of operation. Unless `maxQueued` is set, operations are never rejected because of the length of the queue. */
+  /** Without `maxQueued`, no operation is rejected because too many are queued. */
   add<Op, Result>(
     options: Partial<GroupCommitOptions<Op, Result>> & Pick<GroupCommitOptions<Op, Result>, 'commit'>,
   ): GroupCommit<Op, Result> {
@@ -26,7 +26,6 @@ export class StatementGroups {
     return group
   }
 
-  /** Resolves when no operation is queued or in commit. */
   async drained(): Promise<void> {
     await Promise.all(this.#all.map((group) => group.drained()))
   }
@@ -38,7 +37,63 @@ export interface PostgresParts {
   readonly walks: RouteWalks
   readonly others: OtherNodes
   readonly notifications: Notifications
-  /** How many writes of each kind may be queued before new jobs are rejected. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
+}
+
+/** What other nodes publish in their rows: how far each has claimed the routes, and which features it knows. */
+export class OtherNodes {
+  readonly #database: Database
+  readonly #node: string
+  readonly #walks: RouteWalks
+  #known: readonly (readonly string[])[] = []
+  /** Nodes that are dead but still have a row count, too. */
+  #knownToAny: readonly (readonly string[])[] = []
+
+  constructor(database: Database, node: string, walks: RouteWalks) {
+    this.#database = database
+    this.#node = node
+    this.#walks = walks
+  }
+
+  isKnownToAll(feature: Feature): boolean {
+    return this.#known.every((features) => features.includes(feature))
+  }
+
+  /**
+   * Nodes whose lease has expired count too: in an outage of the database every lease expires, and paused nodes may come back.
+   */
+  isKnownToAbsent(feature: Feature): boolean {
+    return this.#knownToAny.every((features) => features.includes(feature))
+  }
+
+  /** Reads what other nodes have published, and publishes how far this node has claimed each route. */
+  async look(): Promise<void> {
+    const turns = this.#walks.turns()
+    const highest = Math.max(0, ...Object.values(turns))
+    const rows = await this.#database.query(LOOK, [this.#node, highest, JSON.stringify(turns)])
+    let floor = 0
+    for (const row of rows) {
+      const turnsJson = textOrNull(row, 'turns')
+      if (turnsJson === null) floor = Math.max(floor, numberOf(row, 'turn'))
+      else this.#walks.reached(JSON.parse(turnsJson))
+    }
+    this.#walks.setFloor(floor)
+    const alive = rows.filter(({ is_alive }) => is_alive === true)
+    this.#known = alive.map(featuresOf)
+    this.#knownToAny = rows.map(featuresOf)
+  }
+}
+
+const featuresOf = (row: Row) => (textOrNull(row, 'features') ?? '').split(' ')
+
+/** Nodes up to version 0.3 read one turn for all routes from `turn`. Without it, the jobs that they queue would come first. */
+const LOOK: Statement = {
+  repeatable: true,
+  name: 'look at other nodes',
+  text: `
+  with mine as (
+    update nodes set turn = greatest(turn, $2::bigint), turns = $3 where node = $1 and turns is distinct from $3
+  )
+  select turn, turns, features, lease_until > clock_timestamp() as is_alive from nodes where node <> $1`,
 }

@@ -8,35 +8,31 @@ import { claimOperations } from './claim.ts'
 import { costCapOperations } from './cost-caps.ts'
 import { Database, type DatabaseOptions, methodsOn } from './database.ts'
 import { POSTGRES } from './dialect.ts'
-import { expireOperations } from './expire.ts'
+import { expireOperations, overdueOperations } from './expire.ts'
 import { checkFitness } from './fitness.ts'
-import { crashOperations, nodeOperations, rescueOperations } from './nodes.ts'
+import { crashOperations, nodeOperations, releaseOperations, rescueOperations } from './nodes.ts'
 import { Notifications } from './notifications.ts'
 import { operatorOperations } from './operator-store.ts'
-import { OtherNodes } from './other-nodes.ts'
-import { overdueOperations } from './overdue.ts'
 import { keepPartitions } from './partitions.ts'
-import type { PostgresParts } from './parts.ts'
-import { StatementGroups } from './parts.ts'
+import { OtherNodes, type PostgresParts, StatementGroups } from './parts.ts'
 import { healthOperations, readOperations, responseCacheOperations } from './read.ts'
-import { releaseOperations } from './release.ts'
 import { RouteWalks } from './route-walks.ts'
 import { migratePostgres } from './schema.ts'
 import { settleOperations } from './settle.ts'
 
 export interface PostgresStoreOptions extends Omit<DatabaseOptions, 'networkMs'> {
-  /** The name by which other nodes address this one. */
+  /** Other nodes address this node by its name. */
   readonly node: string
-  /** How many writes may be queued before new jobs are rejected. */
+  /** If this many acceptances are queued, further ones are rejected. */
   readonly maxQueued: number
   readonly retentionMs: number
   readonly nowMs: () => number
   readonly onCommit?: (size: number, ms: number) => void
-  /** Messages for the operator, for example that notifications do not arrive. */
+  /** Gets messages for the operator, for example that notifications do not arrive. */
   readonly onNote: (message: string) => void
 }
 
-/** Migrates the schema and connects. Rejects with a `DatabaseProblem` if the operator must fix something. */
+/** Rejects with a `DatabaseProblem` if the operator must fix something. Migrates the schema. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   await migratePostgres(options.url)
   const database = new Database(options)
@@ -54,8 +50,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 }
 
 /**
- * A failure is not fatal: a dump of the database locks the partitions until it ends, and jobs without a partition go to the
- * default one.
+ * A dump of the database locks the partitions until it ends. This must not prevent a start, because jobs without a partition go
+ * to the default one.
  */
 async function tryToKeepPartitions(
   database: Database,

@@ -1,12 +1,9 @@
 /**
- * The migrations of the Postgres schema for quotas (`migrations.ts` has the others). Nodes of versions 0.1 and 0.2 may still be
- * running, so nothing that they write or read is removed, and triggers count for them.
+ * The migrations of the Postgres schema for quotas. Nodes of versions 0.1 and 0.2 may still be running, so nothing that they
+ * write or read is removed, and triggers count for them.
  */
 
-/**
- * The bytes of a job's conversation, response format and callback, like `stored-bytes.ts`. Part of a released migration, so
- * never change it.
- */
+/** Counts like `stored-bytes.ts`. Never change this text, because released migrations contain it. */
 const REQUEST_BYTES =
   'octet_length(j.messages) + octet_length(j.response_format) + coalesce(octet_length(j.callback), 0)'
 const outcomeBytes = (row: string) =>
@@ -52,8 +49,8 @@ create index quota_deltas_by_account on quota_deltas (account);
 `
 
 /**
- * Who counts an open job: the node that stores it, if it names the bytes, or the trigger, for earlier nodes (-1). Earlier jobs
- * are null. Each migration that locks a busy table stands alone, because holding two locks could deadlock.
+ * The trigger counts open jobs of nodes that do not set the bytes (-1). Earlier jobs are null. Each migration that locks a busy
+ * table stands alone, because holding two locks could deadlock.
  */
 const countOpenJobs = `
 alter table open_jobs add column bytes bigint;
@@ -69,8 +66,8 @@ create trigger count_open_job after insert on open_jobs
 `
 
 /**
- * An outcome, too, is counted by the node that stores it, if it names the bytes, or by the trigger. A job whose row was stored by the same transaction was never open: a node stores a
- * job that is completed at once together with its outcome.
+ * The trigger counts outcomes of nodes that do not set the bytes (-1). A job whose row was stored by the same transaction was
+ * never open, because a node stores a job that is completed at once together with its outcome.
  */
 const countStoredOutcomes = `
 alter table outcomes add column bytes bigint;

@@ -1,5 +1,4 @@
-/** Sums of quotas in Postgres: while they are folded, with partitions, and next to nodes of version 0.2. */
-
+/** Tests the sums of quotas in Postgres: while they are folded, with partitions, and next to nodes of version 0.2. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { type TestContext, test } from 'node:test'
@@ -47,7 +46,7 @@ async function startOld(t: TestContext) {
   }
 }
 
-/** A job that was created at this time. */
+/** Returns a job that was created at this time. */
 const jobAt = (ms: number): Job => ({ ...largeJob('acme', 1), id: newJobId(ms), createdAtMs: ms })
 const NOON_MS = Date.UTC(2026, 5, 1, 12)
 
@@ -84,7 +83,7 @@ test('what an old node ended in the middle of the migration is corrected by the 
   const [ended, open] = [largeJob('acme', 1), largeJob('acme', 2)]
   await old.accept([ended, open], true)
   await migratePostgres(url)
-  // As if it had been settled after the trigger was created, and before the open jobs were counted.
+  // A node that settles the job between the creation of the trigger and the count of open jobs leaves such sums.
   await query('delete from quota_sums')
   await query(
     "insert into quota_sums select account, hour_of_job(id), 1, request_bytes(id), 0 from open_jobs where id = '" +
@@ -184,7 +183,7 @@ test('the sums of a day go with its partition, also when an old node drops it', 
 test('the last old job of an hour is deleted, and nothing is subtracted twice when its hour is forgotten', async (t) => {
   const { openNew, database } = await startOld(t)
   const store = await openNew()
-  // Older than every partition.
+  // No partition is so old.
   const LONG_AGO_MS = NOON_MS - 20 * DAY_MS
   const [gone, young] = [jobAt(LONG_AGO_MS), jobAt(NOON_MS)]
   for (const job of [gone, young]) {

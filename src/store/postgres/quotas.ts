@@ -1,23 +1,22 @@
 /**
- * The usage of accounts in Postgres, and what they have open and stored. Accepting, settling and deleting only insert deltas,
- * so that no two statements wait for each other; `expire` folds the deltas into sums. Quotas are summed by account and by the
- * hour in the ID of the job, so that the sums of an hour can be deleted with the partition of its jobs.
+ * The usage of accounts in Postgres, and what they have open and stored. Writes only insert rows with differences (deltas), so
+ * that no two statements wait for each other; `expire` adds (folds) the deltas to the sums. Quotas are summed by account and by
+ * the hour in the ID of the job, so that the sums of an hour can be deleted with the partition of its jobs.
  */
 import { raw, type Sql, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Queries, Statement } from './database.ts'
 
-/** The maximum number of deltas that one statement folds into the sums. */
 const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
-/** The bytes of the request of a row in `open_jobs`. Nodes of version 0.2 do not store them in the row. */
+/** Nodes of version 0.2 do not store the bytes in the row. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/** Deletes jobs with their outcomes and callbacks, and subtracts their stored bytes if this statement deleted them. */
+/** Only the statement that deletes a job subtracts its stored bytes. Outcomes and callbacks are deleted with the jobs. */
 export const deleteRows = (ids: readonly string[]): Sql => sql`
   with deleted_jobs as (
     delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes
@@ -33,21 +32,26 @@ export const deleteRows = (ids: readonly string[]): Sql => sql`
   select j.account, hour_of_job(j.id), 0, 0, -sum(coalesce(o.all_bytes, j.bytes + o.bytes)), 0
   from deleted_jobs j join deleted_outcomes o on o.id = j.id group by 1, 2`
 
-/** Folds some deltas of usage into the sums, unless another node is folding. Returns whether there may be more. */
-export async function foldUsage(database: Database): Promise<boolean> {
-  const [row] = await database.query(FOLD_USAGE)
+/** Does nothing while another node is folding. Returns whether there may be more deltas. */
+export const foldUsage = (database: Database) => fold(database, FOLD_USAGE)
+export const foldQuotas = (database: Database) => fold(database, FOLD_QUOTAS)
+
+async function fold(database: Database, statement: Statement): Promise<boolean> {
+  const [row] = await database.query(statement)
   return Number(row?.folded) >= STEP
 }
 
-/** Waits for a running fold and prevents the next one until the end of the transaction. */
+const USAGE_LOCK = `hashtextextended('usage of ' || current_schema(), 0)`
+
+/** No node folds deltas while a transaction has this lock. */
 export const LOCK_USAGE: Statement = {
   name: 'lock usage',
-  text: `select pg_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0))`,
+  text: `select pg_advisory_xact_lock(${USAGE_LOCK})`,
 }
 
 /**
- * $1 the account that is being deleted. Its sums of an hour stay as long as it has jobs of that hour, because the deletion of
- * those jobs subtracts from them. Sums and deltas are deleted in one snapshot.
+ * $1 the account that is being deleted. Its sums of an hour stay while it has jobs of that hour, because the deletion of those
+ * jobs subtracts from them. Sums and deltas are deleted in one snapshot.
  */
 export const FORGET_QUOTAS: Statement = {
   name: 'forget quotas of account',
@@ -63,59 +67,56 @@ export const FORGET_QUOTAS: Statement = {
   delete from quota_sums where account = $1 and hour in (select hour from empty)`,
 }
 
-/** Folds some deltas of quotas into the sums, unless another node is folding. Returns whether there may be more. */
-export async function foldQuotas(database: Database): Promise<boolean> {
-  const [row] = await database.query(FOLD_QUOTAS)
-  return Number(row?.folded) >= STEP
-}
-
 /**
- * Corrects the sums of open jobs that differ from `open_jobs`. Triggers count for nodes of version 0.2, but miss jobs that such
- * a node settled while the triggers were being created.
+ * The sums may be wrong: triggers count open jobs for nodes of version 0.2, but miss jobs that such a node settled while the
+ * triggers were being created.
  */
 export async function reconcileOpenJobs(database: Database): Promise<void> {
   await database.transaction(async ({ query }) => {
-    // With this lock, later statements see what an earlier correction wrote, so nothing is corrected twice.
+    // With this lock, nothing is corrected twice: later statements see what an earlier correction wrote.
     await query(LOCK_USAGE)
     await query(ALLOW_SCANS)
     await query(RECONCILE)
   })
 }
 
-/** Deletes the sums of hours whose partition is being dropped, at the end of the caller's transaction. */
+/** The partition of these hours is dropped in the same transaction. */
 export async function forgetHours({ query }: Queries, fromMs: number, toMs: number): Promise<void> {
-  // A running fold could restore what is deleted here.
+  // Folding at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   for (const table of ['quota_sums', 'quota_deltas']) {
     await query(FORGET_HOURS(table), [fromMs / HOUR_MS, toMs / HOUR_MS])
   }
 }
 
-/** Deletes the sums of hours without jobs: a node of version 0.2 has dropped their partition or deleted their last job. */
+/** Hours without jobs are left if a node of version 0.2 has dropped their partition or deleted their last job. */
 export async function forgetEmptyHours({ query }: Queries, beforeMs: number): Promise<void> {
-  // A running fold could restore what is deleted here.
+  // Folding at the same time could restore the deleted sums.
   await query(LOCK_USAGE)
   await query(FORGET_EMPTY_HOURS, [Math.floor(beforeMs / HOUR_MS)])
 }
 
 const HOUR_MS = 3_600_000
 
+const goneFrom = (deltas: string, columns: string) => `
+  turn as materialized (
+    select pg_try_advisory_xact_lock(${USAGE_LOCK}) as mine
+  ),
+  gone as (
+    delete from ${deltas} where ctid = any (array (
+      select ctid from ${deltas} where (select mine from turn) limit ${STEP}
+    )) returning ${columns}
+  )`
+
 /**
- * Moves deltas in one statement, so that readers always see each of them exactly once. Even two concurrent folds move each
- * delta once, because only one of them deletes it. Rows are locked in the order of the key, so that no two statements deadlock.
+ * One statement moves the deltas, so that readers see each of them exactly once. Even two concurrent statements move each delta
+ * once, because only one of them deletes it. Rows are locked in the order of the key, so that two statements cannot deadlock.
  */
 const FOLD_USAGE: Statement = {
   repeatable: true,
   name: 'fold usage',
   text: `
-  with turn as materialized (
-    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
-  ),
-  gone as (
-    delete from usage_deltas where ctid = any (array (
-      select ctid from usage_deltas where (select mine from turn) limit ${STEP}
-    )) returning ${USAGE_COLUMNS}
-  ),
+  with ${goneFrom('usage_deltas', USAGE_COLUMNS)},
   folded as (
     insert into usage as u (${USAGE_COLUMNS})
     select account, month, model, sum(jobs), sum(failed_jobs), sum(cache_hits), sum(calls), sum(input_tokens),
@@ -133,14 +134,7 @@ const FOLD_QUOTAS: Statement = {
   repeatable: true,
   name: 'fold quotas',
   text: `
-  with turn as materialized (
-    select pg_try_advisory_xact_lock(hashtextextended('usage of ' || current_schema(), 0)) as mine
-  ),
-  gone as (
-    delete from quota_deltas where ctid = any (array (
-      select ctid from quota_deltas where (select mine from turn) limit ${STEP}
-    )) returning ${QUOTA_COLUMNS}
-  ),
+  with ${goneFrom('quota_deltas', QUOTA_COLUMNS)},
   folded as (
     insert into quota_sums as q (${QUOTA_COLUMNS})
     select account, hour, sum(open_jobs), sum(open_bytes), sum(ended_bytes), sum(reserved)
@@ -152,10 +146,10 @@ const FOLD_QUOTAS: Statement = {
   select count(*) as folded from gone`,
 }
 
-/** Sequential scans are disabled (database.ts), but reconciling reads all rows. */
+/** Sequential scans are disabled (database.ts), but this correction reads all rows. */
 const ALLOW_SCANS: Statement = { name: '', text: 'set local enable_seqscan = on' }
 
-/** Reads jobs, sums and deltas in one snapshot. In it, a job that is being accepted or settled is in all of them or in none. */
+/** In one snapshot, a job that is being accepted or settled is in jobs, sums and deltas, or in none of them. */
 const RECONCILE: Statement = {
   name: 'reconcile open jobs',
   text: `
@@ -174,15 +168,14 @@ const RECONCILE: Statement = {
   where (o.jobs, o.bytes, o.reserved) is distinct from (q.jobs, q.bytes, q.reserved)`,
 }
 
-/** $1 the first hour, $2 the hour after the last one. */
 const FORGET_HOURS = (table: string): Statement => ({
   name: `forget hours in ${table}`,
   text: `delete from ${table} where hour >= $1::bigint and hour < $2::bigint`,
 })
 
 /**
- * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot: otherwise the delta of a job
- * that was just deleted could remain without the sum from which it is subtracted.
+ * $1 the hour before which all jobs may have expired. Sums and deltas are deleted in one snapshot. Otherwise the delta of a job
+ * that was just deleted could remain without its sum.
  */
 const FORGET_EMPTY_HOURS: Statement = {
   name: 'forget empty hours',

@@ -1,7 +1,4 @@
-/**
- * Reads jobs in Postgres, with what their accounts may see, cached responses and the length of the queue. Concurrent calls share
- * a statement.
- */
+/** Reads jobs in Postgres, cached responses, and the length of the queue. Concurrent calls share a statement. */
 import { isJobId } from '../../job/job-id.ts'
 import { storedTextOf } from '../compressed-text.ts'
 import type { Expiry } from '../expiry.ts'
@@ -40,7 +37,7 @@ export function readOperations({
 }
 
 async function readJobs(database: Database, reads: readonly Read[]): Promise<(ReadJob | null)[]> {
-  // For a text that is not a UUID, the whole statement would fail.
+  // A text that is not a UUID would make the whole statement fail.
   const ids = reads.map(({ jobId }) => (isJobId(jobId) ? jobId : null))
   const accounts = reads.map(({ account }) => account)
   const limits = reads.map(({ maxBytes }) => maxBytes)
@@ -54,7 +51,6 @@ async function readJobs(database: Database, reads: readonly Read[]): Promise<(Re
 
 const STATUS = `case when o.status is not null then o.status when q.attempt > 0 then 'assigned' else 'pending' end`
 
-/** Postgres knows the size of a large text without reading it. */
 const BYTES = resultBytesOf('o')
 const CONTENT = textOfColumn('o', 'content')
 
@@ -71,7 +67,7 @@ const READ: Statement = {
   left join open_jobs q on q.id = r.id
   left join callbacks c on c.job_id = r.id`,
 }
-/** Large texts are stored outside of their rows, so a text that is left out of the result is never read. */
+/** Large texts are stored outside of their rows, so Postgres does not read a text that is left out of the result. */
 const READ_ENDED: Statement = {
   repeatable: true,
   name: 'read ended',

@@ -1,11 +1,11 @@
 /**
- * Remembers which other nodes announced that they wait for which jobs. So the node that finishes a job can notify them at once.
- * It may forget a wait, or remember one that has ended, because each waiting node also polls.
+ * Remembers which nodes have announced that they wait for jobs, so that the node that finishes a job can notify them at once.
+ * It need not be exact, because waiting nodes also poll.
  */
 
-/** How long a wait is remembered: longer than any wait can last (SPEC §2.1). */
+/** No wait can last longer (SPEC §2.1). */
 const REMEMBERED_MS = 130_000
-/** This many take about 30 MB. The oldest waits are forgotten first. */
+/** This many jobs take about 30 MB. The oldest are forgotten first. */
 const MAX_JOBS = 100_000
 /** How many jobs that finished here are remembered, because an announcement may arrive late. Must be a power of two. */
 const RECENT_JOBS = 1024
@@ -18,7 +18,7 @@ interface Waiting {
 export class RemoteWaits {
   readonly #steadyMs: () => number
   readonly #maxJobs: number
-  /** In the order of announcement. */
+  /** The job that was announced first comes first. */
   readonly #byJob = new Map<string, Waiting>()
   readonly #recent: string[] = []
   #endedCount = 0
@@ -32,7 +32,7 @@ export class RemoteWaits {
     return this.#byJob.size
   }
 
-  /** Remembers the waits, except those for jobs that have just finished here, and returns the IDs of those jobs. */
+  /** Returns the jobs that have just finished here, and remembers only the others. */
   add(node: string, jobIds: readonly string[]): string[] {
     const nowMs = this.#steadyMs()
     const recent = new Set(this.#recent)
@@ -50,7 +50,7 @@ export class RemoteWaits {
     return jobIds.filter((jobId) => recent.has(jobId))
   }
 
-  /** Returns the nodes that wait for the job, which has finished here, and forgets their waits. */
+  /** The job has finished here. Returns the nodes that wait for it, and forgets them. */
   end(jobId: string): Iterable<string> {
     this.#recent[this.#endedCount++ & (RECENT_JOBS - 1)] = jobId
     if (this.#byJob.size === 0) return []

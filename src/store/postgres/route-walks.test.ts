@@ -11,7 +11,7 @@ const endAt = (turn: number, over: Partial<WalkEnd> = {}): WalkEnd => ({
   place: { turn, id: 'b' },
 })
 
-/** The walks after one from the front at 0 ms, and one to turn 5000. The next one from the front is due at 1,000 ms. */
+/** Returns walks after one from the front at 0 ms, and one to turn 5000. The next one from the front is due at 1,000 ms. */
 function walked(): RouteWalks {
   const walks = new RouteWalks()
   walks.end(begin(walks, 0), { ...AT_END, place: FRONT }, 0)

@@ -1,38 +1,35 @@
 /**
- * Where the walks of this node start. As long as an older snapshot exists, claimed jobs leave dead entries in the index of
- * their route, so a walk from the front would cost more with each claim. Instead, a walk starts at the route's place, which
- * moves back when this node learns that a job has joined the queue before it. From time to time a walk starts at the front. It
- * finds jobs about which the node was not notified, and jobs of nodes up to version 0.3, which use one sequence of turns for
- * all routes.
+ * Where the walks of this node start. Claimed jobs leave dead entries in the index of their route while an older snapshot
+ * exists, so each walk from the front would cost more than the one before. Instead, a walk starts at the route's place, which
+ * moves back when this node learns that a job has joined the queue before it.
+ *
+ * From time to time a walk starts at the front. It finds jobs of which the node was not notified, and jobs of nodes up to
+ * version 0.3, which use one sequence of turns for all routes.
  */
 import { FRONT, isBefore, type Place, RoutePlaces } from '../route-places.ts'
 
 const WHOLE_EVERY_MS = 1000
-/** The maximum share of time for walks from the front, whatever the number of dead entries. */
+/** Walks from the front take at most this share of the time, even with many dead entries. */
 const WHOLE_SHARE = 1 / 20
 
 export interface Walk {
   readonly route: string
   readonly from: Place
   readonly startedMs: number
-  /** The lowest turn that joined the route since the walk started. */
   joined: number
 }
 
-/** How a walk ended. */
 export interface WalkEnd {
-  /** Where the next walk starts. */
   readonly place: Place
-  /** Whether the walk stopped before the end of the queue. */
   readonly stopped: boolean
-  /** Whether the place is that of a job that the walk had to skip. */
+  /** If true, the walk had to skip the job at this place. */
   readonly isPinned: boolean
 }
 
-/** The next walk of a route from the front. It ends at the place where the previous walk has stopped. */
+/** A walk from the front may take several claims, until it reaches the place where the previous walk has stopped. */
 interface Whole {
   dueMs: number
-  /** The place that the walk from the front must reach; null if none is in progress. */
+  /** The place is null if no walk from the front is in progress. */
   until: Place | null
   spentMs: number
 }
@@ -41,21 +38,19 @@ export class RouteWalks {
   readonly #places = new RoutePlaces()
   readonly #wholes = new Map<string, Whole>()
   readonly #walks = new Set<Walk>()
-  /** The turn up to which nodes of versions up to 0.3 have claimed jobs, whatever the route. */
+  /** Nodes of versions up to 0.3 have claimed jobs of any route up to this turn. */
   #floor = 0
 
-  /** The parameter with the turns of all routes, for statements that assign turns. */
   turnsJson(): string {
     return JSON.stringify({ floor: this.#floor, routes: this.turns() })
   }
 
-  /** How far each route has been claimed. */
   turns(): Record<string, number> {
     const routes = [...this.#places.routes()]
     return Object.fromEntries(routes.map((route) => [route, this.#places.turn(route)]))
   }
 
-  /** Records how far other nodes have claimed each route. Jobs before these turns may still be queued. */
+  /** Jobs before these turns may still be queued. */
   reached(turns: Readonly<Record<string, number>>): void {
     for (const [route, turn] of Object.entries(turns)) this.#places.reached(route, turn)
   }
@@ -64,7 +59,6 @@ export class RouteWalks {
     this.#floor = turn
   }
 
-  /** Records that a job with this turn was queued; the route is null if it is not known. */
   joined(route: string | null, turn: number): void {
     for (const one of route === null ? [...this.#places.routes()] : [route]) this.#places.joined(one, turn)
     for (const walk of this.#walks) {
@@ -72,7 +66,6 @@ export class RouteWalks {
     }
   }
 
-  /** @param keepsPlace see `ClaimOfRoute` */
   begin(route: string, keepsPlace: boolean, steadyMs: number): Walk {
     const whole = this.#wholeOf(route)
     if (!keepsPlace && steadyMs >= whole.dueMs) {
@@ -102,7 +95,6 @@ export class RouteWalks {
     whole.dueMs = steadyMs + Math.max(WHOLE_EVERY_MS, whole.spentMs / WHOLE_SHARE)
   }
 
-  /** Records that jobs of the route up to this turn were claimed. */
   claimed(route: string, turn: number): void {
     this.#places.claimed(route, turn)
   }

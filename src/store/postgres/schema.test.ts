@@ -1,5 +1,4 @@
-/** Migrations of the schema while nodes of the first version are running, which continue to work. */
-
+/** Tests migrations of the schema while nodes of the first version are running, which continue to work. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
@@ -46,7 +45,7 @@ async function endSome(old: FirstVersionNode) {
   await old.acceptEnded([job], [settlement({ jobId: job.id, attempt: 1 }, { node: 'old' })])
 }
 
-/** The usage of this many calls of `endSome`. */
+/** Returns the usage of this many calls of `endSome`. */
 function usageOfSome(times: number) {
   const one = { jobs: 1, failedJobs: 0, cacheHits: 0, calls: 1, inputTokens: 3, outputTokens: 5 }
   const january = { jobs: 4, failedJobs: 1, cacheHits: 1, calls: 3, inputTokens: 9, outputTokens: 15 }
@@ -155,7 +154,7 @@ test('a table that another program locks for long is not waited for, and the nex
 })
 
 test('a connection that breaks during a migration is named as the cause', async (t) => {
-  // The greeting of Postgres: the password is accepted, and the server is ready for a query.
+  // This greeting of Postgres says that the password is accepted, and that the server is ready for a query.
   const greeting = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49])
   const server = createServer((socket) => {
     socket.once('data', () => {

@@ -5,23 +5,22 @@ import { DatabaseProblem } from '../database-problem.ts'
 import { withClient } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
-/** An arbitrary number that no other program on the same database is likely to lock. */
+/** No other program on the same database is likely to lock this number. */
 const LOCK = 7_264_539_153
 /**
- * The lock that a transfer holds until its transaction ends. Servers and commands request it before they start, and do not
- * start without it. It is an advisory lock of this schema, as an SQL argument.
+ * A transfer holds this advisory lock until its transaction ends. Servers and commands request it before they start, and do not
+ * start without it. The text is an SQL argument.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
-/** How long a migration waits for the locks of its tables. */
 export interface Patience {
-  /** The longest wait for a lock. It is short, because all later statements on the table wait behind the migration. */
+  /** All later statements on the table wait behind the migration, so this is short. */
   readonly lockMs: number
   readonly tries: number
-  /** The pause between tries, in which the statements behind the migration run. */
+  /** The statements behind the migration run during this pause. */
   readonly pauseMs: number
 }
 const PATIENCE: Patience = { lockMs: 2000, tries: 5, pauseMs: 1000 }
-/** SQLSTATE codes: a lock that was not granted in time, and a deadlock. */
+/** A lock was not granted in time (SQLSTATE 55P03), or there was a deadlock (40P01). */
 const IN_THE_WAY = ['55P03', '40P01']
 
 /** Returns how many migrations were applied. Rejects with a `DatabaseProblem` if the operator must fix something. */
@@ -43,13 +42,13 @@ async function migrate(client: pg.Client, patience: Patience): Promise<number> {
   }
 }
 
-/** Applies the next migration in a transaction of its own, so that its locks end with it. Returns whether there was one. */
+/** Each migration has a transaction of its own, so that its locks end with it. Returns false if there is none to apply. */
 async function applyNext(client: pg.Client, patience: Patience): Promise<boolean> {
   for (let tried = 1; ; tried++) {
     try {
       return await tryNext(client, patience.lockMs)
     } catch (error) {
-      // If the connection broke, the rollback fails, too. The first error has the cause.
+      // If the connection broke, the rollback fails too. The first error has the cause.
       await client.query('rollback').catch(() => {})
       if (!IN_THE_WAY.includes((error as { code?: string }).code ?? '')) throw error
       if (tried === patience.tries) {

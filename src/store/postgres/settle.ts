@@ -12,18 +12,15 @@ import {
   unnest,
   weightOfSettlement,
 } from './columns.ts'
-import type { Database, Statement } from './database.ts'
-import { OutcomeUnknown } from './errors.ts'
-import type { PostgresParts } from './parts.ts'
-import { MAX_WEIGHT } from './parts.ts'
+import { type Database, OutcomeUnknown, type Statement } from './database.ts'
+import { MAX_WEIGHT, type PostgresParts } from './parts.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** The node in the outcome of a job that no node held. No node can have this name. */
+/** No node settled the outcome. A node cannot have this name. */
 const NO_NODE = 'none'
 
-/** The result of a settlement, and the node that has a pending response for the job. */
 interface SettledJob {
   readonly settled: Settled
   readonly origin: string | null
@@ -31,7 +28,7 @@ interface SettledJob {
 
 export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   const { database, groups, notifications, others, onCommit } = parts
-  /** Jobs whose settlement may be committed although its response was lost. */
+  /** The settlements of these jobs may be committed although their responses were lost. */
   const unknown = new Set<string>()
   const settlements = groups.add<Settlement, SettledJob>({
     ...(onCommit && { onCommit }),
@@ -53,7 +50,7 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** Settles jobs. If the commit is unknown, it rejects instead of repeating the statement, because the caller retries anyway. */
+/** An unknown commit rejects instead of being repeated, because the caller retries anyway. */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],
@@ -71,9 +68,8 @@ async function settleOrMark(
 }
 
 /**
- * Settles jobs, and returns the results in the order of the settlements.
- * @param unknown jobs that an earlier try may have settled, although its results were lost. If it did, the result is `settled`.
- * If the results of this try are lost, too, the jobs that it settled are added
+ * @param unknown jobs that an earlier try may have settled although its results were lost; if it did, their result is
+ * `settled`. If the results of this try are lost too, the jobs that it settled are added
  */
 async function settleAll(
   database: Database,
@@ -92,7 +88,10 @@ async function settleAll(
   for (const settlement of settlements) if (!freed.has(settlement.jobId)) others.push(settlement)
   let found: Row[] = []
   try {
-    if (others.length > 0) found = await database.query(NOT_FREED, notFreedValues(others))
+    if (others.length > 0) {
+      const ids = others.map(({ jobId }) => jobId)
+      found = await database.query(NOT_FREED, [first.node, ids, others.map(({ attempt }) => attempt)])
+    }
   } catch (error) {
     for (const row of rows) unknown.add(textOf(row, 'id'))
     throw new StoreUnavailable('The results of settlements were lost.', { cause: error })
@@ -110,14 +109,12 @@ function resultOf(row: Row | undefined, unknown: boolean): SettledJob {
   return { settled: row?.there ? 'stale' : 'gone', origin: null }
 }
 
-/** Parses only usage with a cost, because most usage has none. */
+/** Usage is parsed only if it contains a cost, because most usage does not. */
 const COST_IN_USAGE = `case when strpos(usage, '"cost":') > 0 then (usage::json ->> 'cost')::numeric end`
 
 /**
- * Stores outcomes, pending callbacks and cached responses, and adds usage and quotas as new rows, so that no statement waits
- * for another. It reads the CTE `s` (the settlements) and the CTE `freed`: id, account, has_callback, deaths, claimed_at_ms,
- * the bytes of the request, the reserved amount, and was_open (1 or 0).
- * @param node the parameter with the node
+ * Usage and quotas are added as new rows, so that no statement waits for another. The CTE `s` must have the settlements, and
+ * `freed` the id, account, has_callback, deaths, claimed_at_ms, reserved, was_open (1 or 0), and the bytes of the request.
  */
 export const STORE_OUTCOMES = (node: string) => `
   written as (
@@ -149,9 +146,11 @@ export const STORE_OUTCOMES = (node: string) => `
   )`
 
 /**
- * $1 node, then the columns of settlements, IDs first. Most rows have no node. So the planner expects few rows with a given
- * node, and would search by node, through every dead row of this node. `is not distinct from` cannot use the index, which
- * prevents that. `is true` makes the planner look claims up in a hash instead of scanning them all for each job.
+ * $1 node, then the columns of settlements, IDs first.
+ *
+ * Most rows have no node, so the planner expects few rows with a given node. It would search by node, through every dead row of
+ * this node. `is not distinct from` cannot use the index of nodes, which prevents that. `is true` makes the planner look up
+ * claims in a hash, instead of scanning all of them for each job.
  */
 export const SETTLE = {
   name: 'settle',
@@ -167,14 +166,9 @@ export const SETTLE = {
   select id, origin from freed`,
 }
 
-function notFreedValues(settlements: readonly Settlement[]): unknown[] {
-  const ids = settlements.map(({ jobId }) => jobId)
-  return [settlements[0]?.node, ids, settlements.map(({ attempt }) => attempt)]
-}
-
 /**
- * For jobs that were not freed: whether they exist, and whether this claim has settled them. This is a separate statement,
- * because it opens every partition. Each `limit 1` makes the planner search an index by ID.
+ * Tells whether jobs that were not freed exist, and whether this claim has settled them before. This is a separate statement,
+ * because it opens every partition. With `limit 1`, the planner searches an index by ID.
  */
 const NOT_FREED: Statement = {
   repeatable: true,

@@ -1,5 +1,4 @@
-/** Which texts are stored compressed in Postgres. */
-
+/** Tests which texts are stored compressed in Postgres. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
@@ -64,7 +63,7 @@ test('texts of any length and null arrive as they are', async (t) => {
     const column = textArray(texts)
     assert.equal(hasLarge([1, column]), texts.join('').length > 65_536)
     const text = 'select u from unnest($1::text[], $2::integer[]) as t(u, place) order by place'
-    // Prepared, like the statements of the store. One statement takes both forms of the parameter.
+    // The statement is prepared, like those of the store. One statement takes both forms of the parameter.
     const values = [column, texts.map((_, at) => at)]
     const { rows } = await client.query({ name: 'texts', text, values })
     assert.deepEqual(

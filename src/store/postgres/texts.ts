@@ -5,21 +5,18 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { asItIs, BASE64, type StoredText, storedText, storedTextOnThread } from '../compressed-text.ts'
 
-/**
- * The size from which texts are compressed. Postgres would compress rows of this size itself, with five times the CPU time and
- * a worse result.
- */
+/** Postgres would compress rows of this size itself, with five times the CPU time and a worse result. */
 export const COMPRESS_FROM_BYTES = 2048
-/** A text with this many characters is compressed on a thread. For a shorter one, the round trip would cost more. */
+/** Shorter texts are not compressed on a thread, because sending them there would cost more. */
 const ON_THREAD = 65_536
-/** After compressing this many characters, which takes up to two milliseconds, other work of the event loop gets a turn. */
+/** Compressing this many characters takes up to two milliseconds. Then other work of the event loop gets a turn. */
 const IN_ONE_TURN = 131_072
 
-/** Selects a text. A compressed one comes as base64, which has two thirds of the size of Postgres' hexadecimal output. */
+/** A compressed text comes as base64, which has two thirds of the size of Postgres' hexadecimal output. */
 export const textOf = (row: string, column: 'messages' | 'content') =>
   `coalesce('${BASE64}' || encode(${row}.${column}_zstd, 'base64'), ${row}.${column})`
 
-/** @param compress false while a node might read the texts that does not know compressed texts */
+/** @param compress false while a node that does not know compressed texts might read these texts */
 export async function storedTexts(
   texts: readonly (string | null)[],
   compress: boolean,
@@ -42,7 +39,6 @@ export async function storedTexts(
   return stored
 }
 
-/** The types of the three columns of a text. */
 export const STORED_TEXT_TYPES = ['bytea', 'integer', 'text'] as const
 
 export function storedTextColumns(texts: readonly StoredText[]): unknown[] {
@@ -57,16 +53,15 @@ export function storedTextColumns(texts: readonly StoredText[]): unknown[] {
 /** Escaping fewer characters than this takes less than a millisecond. */
 const LARGE = 65_536
 
-/** Type OIDs of Postgres. */
 const OIDS = { bytea: 17, text: 25 }
 
-/** Returns a parameter of type text[] for the driver. As an array, 10 MB of JSON would take the driver 200 ms. */
+/** An array with 10 MB of JSON would take the driver 200 ms, so large ones are encoded here. */
 export function textArray(values: readonly (string | null)[]): readonly (string | null)[] | Buffer {
   const characters = values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
   return characters < LARGE ? values : binaryArray(values, 'text')
 }
 
-/** Whether a column is so large that its copying should get its own turn of the event loop. */
+/** Copying a large column should get its own turn of the event loop. */
 export function hasLarge(columns: readonly unknown[]): boolean {
   return columns.some((column) => Buffer.isBuffer(column) && column.length > LARGE)
 }

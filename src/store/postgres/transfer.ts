@@ -1,6 +1,6 @@
 /**
- * A Postgres database as the source or the target of a transfer, while no server uses it. The source is read in one snapshot.
- * The target is filled in one transaction; the rows of an aborted transfer only take space until vacuum frees it.
+ * A Postgres database as the source or the target of a transfer. The source is read in one snapshot. The target is filled in
+ * one transaction; rows of an aborted transfer only take space until vacuum frees it.
  */
 import pg from 'pg'
 import { jobIdMs } from '../../job/job-id.ts'
@@ -33,7 +33,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
     lockTables: 'lock table nodes in share mode',
   })
   try {
-    // Every read follows a key. Without statistics, for example after another transfer, the planner might not use it.
+    // Every read follows a key. Without statistics, for example after another transfer, the planner might not use the key.
     await connection.run('set local enable_seqscan = off')
     await connection.run('set local enable_hashjoin = off')
     await connection.run('set local enable_mergejoin = off')
@@ -44,10 +44,7 @@ export async function openPostgresSource(url: string): Promise<TransferSource> {
   }
 }
 
-/**
- * Rejects a database without Parley's tables. Migrating would create them, so a mistyped URL would be transferred as an empty
- * database.
- */
+/** Migrating would create Parley's tables, so a mistyped URL would be transferred as an empty database. */
 async function rejectUnlessParley(url: string): Promise<void> {
   const find = `select to_regclass('schema_version') is not null as found`
   const { rows } = await withClient(url, null, (client) => client.query<{ found: boolean }>(find)).catch(
@@ -67,7 +64,7 @@ function postgresSource(connection: TransferConnection): TransferSource {
       select h.turn from open_jobs h where ${raw(isOnRoute('q.route', 'h.'))} order by h.route, h.turn, h.id limit 1)`,
     from: {
       cachedResponses: { key: ['fingerprint', 'job_id'] },
-      // Includes usage that has not been folded yet.
+      // Includes deltas that have not been added to the sums yet.
       usage: { table: sql`(${POSTGRES.usage(sql`true`)})` },
     },
     query: (statement) => queryOf(connection, statement),
@@ -130,7 +127,6 @@ function postgresTarget(connection: TransferConnection, expiry: Expiry): Transfe
   }
 }
 
-/** Computes what each account has open and stored from the inserted rows. */
 const QUOTA_SUMS = `
   insert into quota_sums (${QUOTA_COLUMNS})
   select j.account, hour_of_job(j.id), count(q.id), coalesce(sum(q.bytes), 0), coalesce(sum(o.bytes), 0),
@@ -144,14 +140,13 @@ const IDLE_MS = 600_000
 const LOCK_MS = 5_000
 
 interface TransferTransaction {
-  /** For example `isolation level repeatable read`. */
   readonly mode: string
-  /** Locks tables against processes that do not request the transfer lock, for example a suspended node. */
+  /** Some processes do not request the transfer lock, for example a suspended node. These locks stop them. */
   readonly lockTables: string
 }
 
 /**
- * The single connection and transaction of a transfer. While it is open, no server can use the database: running servers are
+ * A transfer has a single connection and transaction. While it is open, no server can use the database: running servers are
  * found by their leases, and starting ones request the same lock (schema.ts).
  */
 class TransferConnection implements Queries {
@@ -187,7 +182,7 @@ class TransferConnection implements Queries {
     return this.run(text, values)
   }
 
-  /** Statements are not prepared: batches are large, and a pooler may have shared the connection before. */
+  /** Statements are not prepared, because batches are large, and a pooler may have shared the connection before. */
   run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
   }

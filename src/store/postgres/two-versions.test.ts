@@ -1,12 +1,14 @@
-/** Claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no route. */
-
+/**
+ * Tests claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no
+ * route.
+ */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import type pg from 'pg'
 import { ids, newJob, now, OF_ROUTE, several } from '../../../test/store-contract/fixtures.ts'
 import { openOnPostgres } from '../../../test/store-contract/postgres-scene.ts'
 import { accept, claimNext } from '../../../test/store-contract/steps.ts'
-import { OtherNodes } from './other-nodes.ts'
+import { OtherNodes } from './parts.ts'
 import { RouteWalks } from './route-walks.ts'
 
 const ROUTE = 'a/m'

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
-import { OutcomeUnknown } from './errors.ts'
+import { OutcomeUnknown } from './database.ts'
 
 /** Longer than a restart of the database takes. After this time, the waiting caller gets a 503. */
 const MAX_UNKNOWN_MS = 20_000
@@ -10,8 +10,8 @@ const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * Runs a group together. If the database rejects it, runs each operation alone, because only one may be at fault. If the
- * database is unreachable, all operations fail.
+ * If the database rejects the group, each operation runs alone, because only one may be at fault. If the database is
+ * unreachable, all operations fail.
  */
 export async function eachAlone<Op, Result>(
   ops: readonly Op[],
@@ -28,12 +28,12 @@ export async function eachAlone<Op, Result>(
   }
 }
 
-/** `again` repeats a commit whose outcome is unknown. It does not change what is already stored. */
+/** `again` repeats a write whose commit is unknown. It does not change what is already stored. */
 export type Mode = 'first' | 'again'
 
 /**
- * Like `eachAlone`, for writes whose commit may be unknown: repeats `run` as `again` until the outcome is known. If the
- * database rejects the repeated group, for example because an account was deleted since, each operation runs alone as `again`.
+ * Repeats `run` as `again` until the outcome of the commit is known. If the database rejects the repeated group, for example
+ * because an account was deleted since, each operation runs alone as `again`.
  */
 export function eachAloneUntilKnown<Op, Result>(
   ops: readonly Op[],
@@ -52,8 +52,8 @@ export function eachAloneUntilKnown<Op, Result>(
 }
 
 /**
- * Runs `first`. If its commit is unknown, runs `again` until that succeeds or certainly fails. `again` detects what `first`
- * stored and does the rest. Rejects with `StoreUnavailable` if this takes too long.
+ * Runs `again` until it succeeds or certainly fails, if the commit of `first` is unknown. `again` must detect what `first`
+ * stored, and do the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
 async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {
   let error: unknown

@@ -1,5 +1,4 @@
-/** Usage and quotas while many nodes accept, settle, fold, read and cancel at the same time. */
-
+/** Tests usage and quotas while many nodes accept, settle, fold, read and cancel at the same time. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { COMPLETED, expiry, newJob, now, settlement, several } from '../../../test/store-contract/fixtures.ts'

@@ -1,7 +1,10 @@
 /** Stores new jobs in SQLite. */
-
+import {
+  CACHE_HIT_RECEIPT_JSON,
+  CACHE_HIT_USAGE,
+  FREE_CACHE_HIT_USAGE,
+} from '../../job/results-without-call.ts'
 import { storedText } from '../compressed-text.ts'
-import { CACHE_HIT_RECEIPT_JSON, CACHE_HIT_USAGE, FREE_CACHE_HIT_USAGE } from '../results-without-run.ts'
 import {
   type Accepted,
   type AnsweredJob,

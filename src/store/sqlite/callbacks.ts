@@ -1,8 +1,7 @@
 /** Leases and records pending callbacks in SQLite, and stores the callback that reports the end of a batch. */
-
 import type { BatchReport, BatchStep } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
-import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-rows.ts'
+import { readCallbackBody, readDueCallback, URL_PREFIX } from '../callback-records.ts'
 import {
   type CallbackBody,
   DELIVERY_QUEUES,

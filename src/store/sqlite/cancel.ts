@@ -4,8 +4,9 @@
  */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
-import { CANCELLED_RECEIPT_JSON, type CancelledOutcome, pricedUsageJson } from '../admin-action-store.ts'
+import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'
 import { type Claim, MAX_CANCELLED } from '../node-store.ts'
+import type { CancelledOutcome } from '../operator-store.ts'
 import { numberOf, textOf } from '../rows.ts'
 import { raw, type Sql, type Steps, sql } from '../sql.ts'
 import { outcomeBytes } from '../stored-bytes.ts'

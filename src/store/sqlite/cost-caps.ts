@@ -8,7 +8,7 @@ import {
   type BudgetedJobs,
   type JobOverBudget,
   type QueuedWithinBudget,
-} from '../cost-cap-store.ts'
+} from '../usage-store.ts'
 import { nextTurn } from './fair-order.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, write } from './operation.ts'

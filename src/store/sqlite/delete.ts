@@ -1,7 +1,7 @@
 /**
  * Deletes finished jobs and whole accounts in SQLite. Deleted bytes stay in free pages of the file until a scrub removes them.
  */
-import type { AccountDeleted } from '../admin-action-store.ts'
+import type { AccountDeleted } from '../operator-store.ts'
 import { type Row, textOf } from '../rows.ts'
 import { raw, type Steps, sql } from '../sql.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'

@@ -1,21 +1,22 @@
 /** Contains the life of a job in the reference store: accept, settle, release, rescue, cancel, delete, expire, read. */
-
 import { sumOfCosts } from '../../../src/job/amount.ts'
-import { cancelledErrorJson, usageOfCancelled } from '../../../src/job/cancelled.ts'
 import { costOfInput } from '../../../src/job/cost.ts'
-import { receiptOfEarlier } from '../../../src/job/earlier-usage.ts'
 import { errorJson, type Job, NO_USAGE, type Usage } from '../../../src/job/job.ts'
 import { leastJobId } from '../../../src/job/job-id.ts'
 import type { JobRecord } from '../../../src/job/job-record.ts'
 import { monthOf } from '../../../src/job/month.ts'
-import { CANCELLED_ERROR_JSON, CANCELLED_RECEIPT_JSON } from '../../../src/store/admin-action-store.ts'
-import type { Expiry } from '../../../src/store/expiry.ts'
-import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import {
   CACHE_HIT_RECEIPT_JSON,
   CACHE_HIT_USAGE,
+  CANCELLED_ERROR_JSON,
+  CANCELLED_RECEIPT_JSON,
+  cancelledErrorJson,
   FREE_CACHE_HIT_USAGE,
-} from '../../../src/store/results-without-run.ts'
+  receiptOfEarlier,
+  usageOfCancelled,
+} from '../../../src/job/results-without-call.ts'
+import type { Expiry } from '../../../src/store/expiry.ts'
+import { type Claim, MAX_CANCELLED } from '../../../src/store/node-store.ts'
 import {
   type Acceptance,
   type Accepted,

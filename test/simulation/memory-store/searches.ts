@@ -1,7 +1,11 @@
 /** Searches jobs for operators, in the reference store. */
-
-import { hasMetadata } from '../../../src/job/metadata-filter.ts'
-import { batchOf, formatParts, splitMetadata, splitOptions } from '../../../src/job/response-format.ts'
+import {
+  batchOf,
+  formatParts,
+  hasMetadata,
+  splitMetadata,
+  splitOptions,
+} from '../../../src/job/response-format.ts'
 import type { JobSummary } from '../../../src/store/job-search-store.ts'
 import { stateOf } from './callbacks.ts'
 import { hasExpired, isJob, type JobRow, type MemoryDatabase } from './database.ts'

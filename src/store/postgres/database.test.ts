@@ -1,10 +1,10 @@
-/** How errors of the database are classified. */
+/** Tests how errors of the database are classified. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DatabaseError } from 'pg'
 import { connectPostgres } from '../../../test/postgres/connection.ts'
 import { freshDatabase } from '../../../test/postgres/database.ts'
-import { meaningOf, Overruled } from './errors.ts'
+import { meaningOf, Overruled } from './database.ts'
 
 test('a plan that a migration made stale is retried, whatever the language of the server', async (t) => {
   const client = await connectPostgres(t, await freshDatabase(t))
