@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { type Parley, startParley } from '../test/parley.ts'
 import { type ApiDocument, apiPage } from './api-page.ts'
+import { filesPage } from './files-page.ts'
 import { limitsPage } from './limits-page.ts'
 import { prometheusRule } from './prometheus-rule.ts'
 import { settingsJsonSchema, settingsPage } from './settings-page.ts'
@@ -9,6 +10,7 @@ import { settingsJsonSchema, settingsPage } from './settings-page.ts'
 const root = new URL('../', import.meta.url)
 writeFileSync(new URL('docs/settings.md', root), settingsPage())
 writeFileSync(new URL('docs/limits.md', root), limitsPage())
+writeFileSync(new URL('docs/internals/files.md', root), filesPage())
 writeFileSync(new URL('parley.schema.json', root), settingsJsonSchema())
 writeFileSync(new URL('deploy/kubernetes/monitoring/prometheus-rule.yaml', root), prometheusRule())
 

@@ -1,2 +1,2 @@
-/** Metrics, logs and traces use this status, as nginx does, for a client that disconnected before the end of the response. */
+/** The status 499, as in nginx: metrics, logs and traces report it for a client that disconnected before the response ended. */
 export const CLIENT_GONE = 499

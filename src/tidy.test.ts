@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
+import { filesPage } from '../scripts/files-page.ts'
 import { limitsPage } from '../scripts/limits-page.ts'
 import { settingsJsonSchema, settingsPage } from '../scripts/settings-page.ts'
 import {
@@ -228,6 +229,7 @@ test('the README shows how to run Parley and how to test it', () => {
 test('the documents made from the code are up to date (npm run docs)', () => {
   assert.equal(readFileSync(join(ROOT, 'docs/settings.md'), 'utf8'), settingsPage())
   assert.equal(readFileSync(join(ROOT, 'docs/limits.md'), 'utf8'), limitsPage())
+  assert.equal(readFileSync(join(ROOT, 'docs/internals/files.md'), 'utf8'), filesPage())
   assert.equal(readFileSync(join(ROOT, 'parley.schema.json'), 'utf8'), settingsJsonSchema())
 })
 

@@ -1,4 +1,4 @@
-/** The operator must fix the problem. The message says what is wrong and what to do. */
+/** The errors of a database that the operator must fix. Each message names the problem and what to do about it. */
 export class DatabaseProblem extends Error {
   override readonly name = 'DatabaseProblem'
 }

@@ -1,5 +1,5 @@
 /**
- * Nodes that share a database: the part of the storage contract for leases and for what nodes tell each other. On SQLite there
+ * Nodes that share a database: the part of the storage contract for leases and for what nodes report to each other. On SQLite there
  * are no other nodes, and a lock on the file replaces the lease.
  */
 
