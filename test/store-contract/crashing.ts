@@ -232,9 +232,11 @@ export function pauseTests(on: On): void {
     const [claimed] = await claimSuspects(store, 'node-a')
     assert.ok(claimed)
     await store.settle(settlement(claimOf(claimed)))
+    const open = await crashedJob(store, 'node-c')
     await store.expire({ nowMs: now.ms, retentionMs: LONG_MS })
-    await store.renew('node-b', LONG_MS)
-    assert.equal(await store.revertCrashes(), 0)
+    for (const node of ['node-b', 'node-c']) await store.renew(node, LONG_MS)
+    assert.equal(await store.revertCrashes(), 1)
     assert.equal(await crashCountOf(store, job.id), 1)
+    assert.equal(await crashCountOf(store, open.id), 0)
   })
 }

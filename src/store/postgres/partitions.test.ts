@@ -66,6 +66,7 @@ test('a day is dropped when all its jobs have expired, with its outcomes, and no
   // One of the day's jobs is still running.
   await keep(week(NOON_MS + 60 * DAY_MS))
   assert.ok(await hasDay(NOON_MS))
+  for (const ahead of [1, 2]) assert.equal(await hasDay(NOON_MS + ahead * DAY_MS), false)
   // The job finishes so late that it can still be read.
   await settle(store, late, { nowMs: NOON_MS + 60 * DAY_MS })
   await keep(week(NOON_MS + 66 * DAY_MS))
