@@ -258,6 +258,13 @@ test('an answer that nests deeper than the checker is not checked, and no crash'
   assert.deepEqual(errorsOf({ anyOf: [{ type: 'null' }, { items: { $ref: '#' } }] }, deep).length, 1)
 })
 
+test('a pattern is not compiled if that takes more steps than are left', () => {
+  const schema = { type: 'string', pattern: `^(?:ab){500}$` }
+  const few = errorsOf(schema, 'x', new StepBudget(500))
+  assert.deepEqual(few, ['checking the answer against the schema takes more than 500 steps'])
+  assert.match(errorsOf(schema, 'x', new StepBudget(10_000)).join(), /must match the pattern/)
+})
+
 test('a schema may be used again and again, and gives the same answer and steps', () => {
   const read = readSchema({ properties: { a: { pattern: '^(a|b)*c$' } }, additionalProperties: false })
   assert.ok(read.ok)
