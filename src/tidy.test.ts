@@ -192,6 +192,27 @@ test('modules that are found by their address have the ending that they have in 
   assertNone(wrong, 'use moduleURL of module-url.ts')
 })
 
+const LOADED = /^(?:import|export) (?!type )(?:[^'"]* from )?'(\.[^']+)'|(?<!typeof )import\('(\.[^']+)'\)/gm
+/** A file of a thread starts its work when any thread except the main one loads it. */
+const IS_OF_THREAD = /^(?:if \(parentPort\)|parentPort\?\.)/m
+
+test('no thread loads the file of another thread', () => {
+  const byPath = new Map(program.map((source) => [source.path, source]))
+  const loadedBy = ({ path, text }: Source) =>
+    [...text.matchAll(LOADED)].flatMap(
+      ([, always, later = '']) => byPath.get(join(dirname(path), always ?? later)) ?? [],
+    )
+  const threads = program.filter(({ text }) => IS_OF_THREAD.test(text))
+  assert.ok(threads.length > 1)
+  for (const thread of threads) {
+    const loaded = new Set([thread])
+    for (const source of loaded) for (const next of loadedBy(source)) loaded.add(next)
+    assert.ok(loaded.size > 1, thread.path)
+    const others = threads.filter((other) => other !== thread && loaded.has(other))
+    assertNone(others, `${thread.path} loads them`)
+  }
+})
+
 test('SQL is in store/ only', () => {
   const sql = /\b(select .+ from|insert into|update \w+ set|delete from) /
   const wrong = program.filter(({ path, text }) => folderOf(path) !== 'store' && sql.test(text))

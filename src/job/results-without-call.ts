@@ -1,6 +1,6 @@
 /**
  * The usage, receipt and error of a job that finishes without another call to a model: a cached response completes it, it is
- * overdue, or it is cancelled. Its earlier runs count (`queue/execution-result.ts`).
+ * overdue, or it is cancelled. Earlier runs (`queue/execution-result.ts`) count, unless an operator cancels the job.
  */
 import { sumOfCosts } from './amount.ts'
 import { type JobError, NO_USAGE, type Usage } from './job.ts'
@@ -23,7 +23,7 @@ export interface EarlierUsage {
   readonly outputTokens: number
   /** Versions up to 0.3 did not store this. */
   readonly cachedTokens?: number
-  /** The unit is a millionth of the currency. Versions up to 0.3 did not store the cost. */
+  /** In millionths of the currency; absent if the model has no price. Versions up to 0.3 did not store the cost. */
   readonly cost?: number
   /** Versions up to 0.4.0 did not store this. It is absent for text. */
   readonly format?: ReceiptFormat

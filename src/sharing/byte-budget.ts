@@ -68,7 +68,7 @@ export class ByteShare {
     this.limit = Math.floor(limit)
     this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
-    // An account's part is a third at the least: if others hold a third, half of the remaining two thirds is a third.
+    // While at most a third is held, no account exceeds its part: half of the remaining two thirds is a third.
     this.#openToSmall = this.#limitOfLarge / 3
   }
 

@@ -145,7 +145,7 @@ function newCell(cap: OwnCap | undefined, column: Sql): Sql {
 export const keyOperations = ({ isOneOf }: Dialect) => ({
   createKey: write(function* (key: NewKey): Steps<NewKeyResult> {
     // The insert also locks an existing account, so that it cannot be deleted or moved to another tier before the key is
-    // stored.
+    // stored. If a deletion is in progress, the insert waits for it, and creates the account again.
     const [account = {}] = yield sql`
       insert into accounts as a (name, tier, secret) values (${key.account}, ${key.tier}, ${key.secret})
       on conflict (name) do update set tier = a.tier returning tier`

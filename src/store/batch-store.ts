@@ -49,6 +49,7 @@ export interface BatchStore {
   /** Returns lines that have a job but no stored result yet, in order. */
   linesOfBatch(batchId: string): Promise<BatchLine[]>
 
+  /** Leaves out jobs that do not exist. The order is undefined. */
   requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**

@@ -5,6 +5,7 @@
  */
 import { StoreUnavailable } from './store.ts'
 
+/** Replaces the result of an operation that failed while others of its group succeeded. */
 export class Failed {
   readonly error: unknown
 

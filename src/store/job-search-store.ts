@@ -24,6 +24,7 @@ export interface JobSearchStore {
   /** Returns jobs between the two IDs, finished or not, in order of IDs. */
   jobUses(range: JobUseRange): Promise<JobUse[]>
 
+  /** Leaves out jobs that do not exist. */
   jobUsesOf(jobIds: readonly string[]): Promise<JobUse[]>
 
   /** Leaves out jobs without metadata. Each job costs a lookup. */

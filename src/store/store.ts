@@ -59,7 +59,7 @@ export interface Store
    *
    * If the idempotency key is already stored for the account, `accept` stores nothing. It returns the jobs of the earlier
    * request (`repeated`), or `conflict` if that request was different. If none of the earlier jobs still exists, the request is
-   * accepted again. Without a key, a second call may store the jobs again, so callers must not repeat it.
+   * accepted again. A second call without a key stores the jobs again, or rejects.
    *
    * A job with a cached response (`NewJob.fingerprint`) is stored as completed at once, with its usage and its callback.
    *
@@ -115,7 +115,7 @@ export interface Store
    *
    * This adds 1 to the crash count of each job, except suspects whose start was not recorded under their current attempt
    * (`recordStarts`). It also records which jobs crashed alone (`ClaimedJob.crashedAlone`). If a node was only paused,
-   * `revertCrashes` undoes the crash counts.
+   * `revertCrashes` undoes both.
    */
   rescue(node: string, nowMs: number): Promise<number>
 
@@ -210,9 +210,10 @@ export interface ClaimedLargeJob extends Omit<ClaimedJob, keyof JobTexts> {
 }
 
 export interface QueuedSuspects {
+  /** Counting stops at 10,000. */
   readonly queued: number
   readonly mostCrashes: number
-  /** The number of suspects with the highest crash count. */
+  /** The number of suspects with the highest crash count, up to 10,000. */
   readonly withMost: number
 }
 

@@ -254,6 +254,7 @@ const READ_ONLY = '25006'
 /** With these SQLSTATE codes the server closes a connection: shutdown, crash, startup, session timeout. */
 const ENDING = ['57P01', '57P02', '57P03', '57P05', '25P03']
 
+/** @param error the rejection of a query that was sent, so the query may have run */
 export function meaningOf(error: unknown): unknown {
   if (!(error instanceof DatabaseError)) {
     // Only the server sends a `DatabaseError`, so the socket broke, or no response came in time.
