@@ -34,6 +34,7 @@ export const SERVICE: readonly string[] = [
   'test/http/callbacks.test.ts',
   'test/http/documents.test.ts',
   'test/http/long-bodies.test.ts',
+  'test/http/tiers.test.ts',
   'test/http/operations.test.ts',
   'test/docs/api-page.test.ts',
   'test/http/openapi-walk.test.ts',
