@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { parentPort, Worker, workerData } from 'node:worker_threads'
-import fastify, { type FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'
 import { createStaticFile, type StaticFile } from './static-file.ts'
 
@@ -36,7 +36,9 @@ async function makeDocsPage(): Promise<DocsPage> {
   }
 }
 
+/** Fastify is imported here, because the thread of the dashboard does not need it. */
 async function renderer(): Promise<FastifyInstance> {
+  const { default: fastify } = await import('fastify')
   const { default: apiReference } = await import('@scalar/fastify-api-reference')
   const page = fastify()
   await page.register(apiReference, {
