@@ -113,5 +113,6 @@ function build<T>(what: string, workerData: string): Promise<T> {
   })
 }
 
-// Only a thread has a port to its parent.
-parentPort?.postMessage(await (workerData === DOCS ? makeDocsPage() : makeDashboard(workerData)))
+// Threads of other modules may import this one, too.
+if (parentPort && typeof workerData === 'string')
+  parentPort.postMessage(await (workerData === DOCS ? makeDocsPage() : makeDashboard(workerData)))
