@@ -28,6 +28,7 @@ type HeartbeatReport =
   | { readonly kind: 'started' | 'expired' }
   | { readonly kind: 'not started' | 'failed'; readonly message: string }
 
+/** The thread needs little heap, because it only renews one row. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
 /** A shutdown waits this long for a renewal in progress before it terminates the thread. */
 const STOP_MS = 2000
@@ -241,4 +242,6 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-if (parentPort) void keepLease(parentPort, workerData as HeartbeatData)
+// Threads of other modules may import this one, too.
+if (parentPort && workerData?.reports instanceof Int32Array)
+  void keepLease(parentPort, workerData as HeartbeatData)

@@ -156,7 +156,10 @@ class KeyUses {
 }
 
 const PAGE = 10_000
-/** All hashes are read again after this time or PAUSE_FACTOR times the reading time, whichever is longer. */
+/**
+ * All hashes are read again after this time or PAUSE_FACTOR times the reading time, whichever is longer. Until then, a new key
+ * is unknown here.
+ */
 const HASHES_FRESH_MS = 2000
 const PAUSE_FACTOR = 20
 /** A prefix is enough: with a million keys, one of 281 million unknown keys has a known prefix and costs a lookup. */

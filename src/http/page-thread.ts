@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { parentPort, Worker, workerData } from 'node:worker_threads'
-import fastify, { type FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'
 import { createStaticFile, type StaticFile } from './static-file.ts'
 
@@ -36,7 +36,9 @@ async function makeDocsPage(): Promise<DocsPage> {
   }
 }
 
+/** Fastify is imported here, because the thread of the dashboard does not need it. */
 async function renderer(): Promise<FastifyInstance> {
+  const { default: fastify } = await import('fastify')
   const { default: apiReference } = await import('@scalar/fastify-api-reference')
   const page = fastify()
   await page.register(apiReference, {
@@ -111,5 +113,6 @@ function build<T>(what: string, workerData: string): Promise<T> {
   })
 }
 
-// Only a thread has a port to its parent.
-parentPort?.postMessage(await (workerData === DOCS ? makeDocsPage() : makeDashboard(workerData)))
+// Threads of other modules may import this one, too.
+if (parentPort && typeof workerData === 'string')
+  parentPort.postMessage(await (workerData === DOCS ? makeDocsPage() : makeDashboard(workerData)))

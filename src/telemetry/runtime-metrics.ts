@@ -11,7 +11,7 @@ const EVERY_MS = 100
 /** The longest possible interval, 25 days, effectively disables prom-client's own measurement. */
 const NEVER_MS = 2 ** 31 - 1
 const LAG = 'nodejs_eventloop_lag'
-/** promtool rejects these gauges, because their names end like counters. Those without `_total` have the same values. */
+/** promtool rejects these gauges, because their names end like counters. Each is the sum of the one without `_total`. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',

@@ -17,7 +17,7 @@ const MOST_BLAMED = 4
 const ISOLATED = 2
 /** After this many broken calls, counted or not, a job is sent without its schema. */
 const WITHOUT_SCHEMA = 2
-/** After this many unexpected breaks, a job is *careful*: only one careful job at a time calls a target. */
+/** After this many breaks that it may have caused, a job is *careful*: only one careful job at a time calls a target. */
 const CAREFUL = 3
 /** For this long after its last break, an isolated job is sent only to its first target. */
 export const FIRST_TARGET_ONLY_MS = 60_000
@@ -125,7 +125,7 @@ export class TargetBreaks {
   /**
    * @param onHold called with true when the delay of other calls starts, with false when it ends
    * @param rest before `untilMs` (steady clock), no hold may start. All targets of the upstream share this object, because a
-   * hold delays all calls of the upstream
+   * hold delays all calls of the upstream, and the end of one would end the delay for another.
    */
   constructor(clock: Clock, onHold: (isHeld: boolean) => void, rest: { untilMs: number }) {
     this.#clock = clock

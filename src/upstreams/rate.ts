@@ -12,7 +12,7 @@ import { type Amounts, type Ask, type Granted, newRateState, exchange as settle 
 /** A shared rate exchanges this often: the first pause applies while requests wait, the second otherwise. */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** At least and at most so many requests wait here, so that the next one is always known. Further jobs stay in the queue. */
+/** These bound how many requests may wait here, so that the next one is always known. All other jobs stay in the queue. */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
 const LATEST = 0.1

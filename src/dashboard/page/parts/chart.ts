@@ -2,12 +2,13 @@
  * Draws a chart over time on a canvas, with uPlot. The legend shows values as text, and a table shows all of them, for people
  * who cannot see the canvas.
  */
-// `format.ts` corrects the browser's language, so browsers must run it before uPlot.
+import { timeOfDay } from '../format.ts'
+
+// `format.ts` corrects the browser's language, so it must be imported before uPlot.
 
 import { html } from 'htm/preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
-import { timeOfDay } from '../format.ts'
 import { onThemeChange } from '../theme.ts'
 
 export interface Series {
