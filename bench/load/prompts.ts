@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { constants, zstdCompressSync } from 'node:zlib'
 
 export const PROMPT_BYTES = 10_240
-/** zstd must compress each prompt to a share of its size between these two. */
+/** zstd must compress each prompt to a share of its size between these limits. */
 const COMPRESSED = { least: 0.35, most: 0.45 }
 const LEVEL = 3
 const HALVES = 2
