@@ -40,7 +40,7 @@ export class Calls {
   readonly #isPatient: boolean
   /** Maps a process, an account and an upstream to the earliest time of the next call. */
   readonly #notBefore = new Map<string, number>()
-  /** Maps jobs and upstreams to the last failure. A reply without an error removes it. */
+  /** Maps jobs and upstreams to the last failure. An answer removes the failures of its job at all upstreams. */
   readonly #failures = new Map<string, Failure>()
   /** Maps a process and a job to the time of the last call. */
   readonly #lastMs = new Map<string, number>()

@@ -18,7 +18,7 @@ import { SeededRandom } from './random.ts'
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
 const HIGH_ACCOUNT = 2
-/** With the long retention, nothing expires within a history. */
+/** With this retention, nothing expires within a history. */
 const LONG_RETENTION_S = 86_400
 const SHORT_RETENTION_S = 60
 const MANNERS: readonly JobManner[] = [

@@ -41,7 +41,7 @@ const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
 const LOOK_MS = 1000
-/** The polling loops of a process are for retention, remote results, cancellation, callbacks, lease, and batches. */
+/** A process may have a timer for each polling loop: retention, remote results, cancellation, callbacks, lease, batches. */
 const POLLING_LOOPS = 6
 
 export interface Result {
@@ -53,7 +53,7 @@ export interface Result {
 }
 
 export interface SimulateOptions {
-  /** Receives every event. The history then has another hash, because the hash includes states. */
+  /** Receives every event. With this function, the history also contains states, so its hash is different. */
   readonly onStep?: OnStep | null
   /** These real databases also run every call. They determine whether the history has many nodes or one. */
   readonly stores?: RealStores | null
