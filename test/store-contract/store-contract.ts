@@ -30,7 +30,7 @@ import { budgetTests, costCapTests, usageTests } from './usage.ts'
 
 type Suites = Readonly<Record<string, (on: On) => void>>
 
-/** The nodes of a simulation use only these. The reference store has nothing else. */
+/** These suites test what nodes use. The reference store of the simulation passes them. */
 const OF_NODES: Suites = {
   accept: acceptTests,
   claim: claimTests,
