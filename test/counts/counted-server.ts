@@ -126,7 +126,7 @@ let countsFunctions = false
 
 async function begin({ functions, inProgress }: Begin): Promise<void> {
   before = await threads.quiet(inProgress)
-  // Starting and stopping walk the whole heap, so they must not happen at each repetition.
+  // Starting and stopping take long, because they walk the heap, so they happen only when the kind of counting changes.
   if (functions && !countsFunctions) {
     await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   } else if (!functions && countsFunctions) {
