@@ -17,7 +17,7 @@ export interface PostgresSide extends Side {
 export interface PostgresSideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** Requests have an Idempotency-Key, as from the published client. */
+  /** If true, requests have an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The default is this clone's `main.ts`. */
   readonly main?: string

@@ -31,7 +31,7 @@ export interface SideOptions {
   readonly env?: Readonly<Record<string, string>>
   readonly maxInputTokens?: number
   readonly concurrency?: number
-  /** Requests have an Idempotency-Key, as from the published client. */
+  /** If true, requests have an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The default is this clone's `main.ts`. */
   readonly main?: string
