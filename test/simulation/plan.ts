@@ -164,7 +164,7 @@ export type Action = { readonly atMs: number } & Step
 
 export interface Plan {
   readonly seed: number
-  /** Many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
+  /** If true, many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
   readonly concurrency: number

@@ -125,8 +125,8 @@ function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
 }
 
 /**
- * Limited routes have one timer for overdue jobs, and one for the next check of each target that is unavailable, even if only
- * for one account.
+ * All limited routes together have one timer for overdue jobs. Each target that is unavailable, even if only for one account,
+ * has one for its next check.
  */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
@@ -294,7 +294,7 @@ class Simulation {
     await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
-  /** Due times follow the wall clock, so after a jump back they come later by this many milliseconds. */
+  /** Due times follow the wall clock, so after jumps back they may come later by up to this many milliseconds. */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,
