@@ -15,8 +15,8 @@ import { json, messagesOf, usualAnswer } from './usual-answer.ts'
 export const KEY = 'a-key-for-tests'
 
 /**
- * Mistral's answers may be an array of parts, with the thinking before the text. The last message must be from a user. An
- * unknown field gets 422 with an object as the message. A wrong key gets `{detail}`.
+ * Mistral's answers may be an array of parts, with the thinking before the text. The last message must be from a user. Missing
+ * messages and unknown roles get 422 with an object as the message. A wrong key gets `{detail}`.
  */
 export function mistral({ parts = false }: { readonly parts?: boolean } = {}): Script {
   return (request) => {
