@@ -1,4 +1,4 @@
-/** Starts the sides of a comparison on Postgres, each with its own Postgres for a round. */
+/** Starts the sides of a comparison on Postgres, each with its own Postgres. */
 import { jobBody } from '../load/bodies.ts'
 import { withKeys } from '../load/idempotency-keys.ts'
 import { startScript } from './child.ts'

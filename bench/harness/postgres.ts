@@ -1,6 +1,6 @@
 /**
- * Starts a separate Postgres for one round, as durable as in production. Every side gets the settings of a small server, except
- * that no checkpoint is due during a round.
+ * Starts a separate Postgres, as durable as in production. Every side gets the settings of a small server, except that no
+ * checkpoint is due during a round.
  */
 import pg from 'pg'
 import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'

@@ -1,4 +1,4 @@
-/** Starts the sides of a comparison. Each starts anew for every round, with all processes that do its work. */
+/** Starts the sides of a comparison, each with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
