@@ -1,6 +1,6 @@
 /**
- * Records the calls of jobs as the simulated model servers see them. Checks that no call comes too early, that a job that fails
- * because of crashes was executed in them, and that a job crashes only few model servers.
+ * Records the calls of jobs as the simulated model servers see them. Checks that no call comes too early, and that a job
+ * crashes only few model servers.
  */
 
 import type { UpstreamError } from '../../src/upstreams/model-server.ts'

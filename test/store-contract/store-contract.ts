@@ -1,6 +1,6 @@
 /**
- * Declares the one suite that every store passes. A store's own test only calls it with functions that open the store on an
- * empty database and open the same database again.
+ * Declares the suites that stores must pass. A store's own test only calls these functions, with a function that creates an
+ * empty database, on which a store can be opened repeatedly.
  */
 import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
