@@ -1,6 +1,6 @@
 /**
  * Behaves like hosted services: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of Anthropic and Google.
- * Each expects its key in a different place, and has its own error format and rules for roles.
+ * Each has its own error format. Azure expects its key in a header of its own, and the others expect a bearer token.
  */
 import {
   chatCompletion,
