@@ -63,7 +63,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** A SQLite file runs calls in the order in which they arrived, so each arrives after the last one. */
+  /** A SQLite file runs calls in the order in which they arrived, so none arrives before the last one. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -86,7 +86,7 @@ export class StoreConnection {
     })
   }
 
-  /** Finds events whose notifications were lost, as the Postgres store does. */
+  /** Lets the node look for queued jobs, because notifications may be lost. The Postgres store does the same. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
