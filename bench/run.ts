@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- NAME …]` runs all benchmarks or the named ones, prints their tables, writes `results.json` and draws a
- * picture of each. First it kills a server on either store and checks that nothing is lost that it promised. `--no-kills` skips
+ * `npm run bench [-- NAME …]` runs all benchmarks or the named ones, prints their tables, writes `results.json` and draws
+ * pictures. First it kills a server on each store, and checks that nothing is lost that the server promised. `--no-kills` skips
  * the kills.
  */
 import { parseArgs } from 'node:util'

@@ -77,7 +77,7 @@ function configured(env: Environment) {
   return configuration
 }
 
-/** Commented-out lines of the form `# A=b` count, too. */
+/** Also reads commented-out lines of the form `# A=b`. */
 function assignments(text: string): Record<string, string> {
   return Object.fromEntries(
     [...text.matchAll(/^(?:# )?([A-Z_]+)=('?)(.*)\2$/gm)].map(([, name = '', , value = '']) => [name, value]),

@@ -14,7 +14,7 @@ import { ownPath } from './process/packages.ts'
 const run = promisify(execFile)
 const CLONE = fileURLToPath(new URL('..', import.meta.url))
 
-/** npm runs on this Node when a user installs the project: the one that npm uses now, or else the first on the PATH. */
+/** When a user installs the project, npm runs on this Node: the one that npm uses now, or else the first on the PATH. */
 const OF_THE_MACHINE = process.env.npm_node_execpath ?? 'node'
 
 async function install(node: string, ...options: readonly string[]): Promise<string> {

@@ -38,7 +38,7 @@ export interface Received {
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  /** `text` is the body as received. `body` is an empty object if the request has no body, as `GET /models`. */
+  /** `text` is the body as received. `body` is an empty object if the request has no body, such as `GET /models`. */
   readonly text: string
   readonly body: ChatRequest
   /** `answered` once the response is sent. `cut` if the connection was closed before. */
@@ -48,14 +48,14 @@ export interface Received {
 
 /** The function may return before it has answered, and may never answer. */
 export type Reply = (request: Received, response: ServerResponse, server: ModelServerForTests) => void
-/** If undefined, the request is echoed, and `GET /models` returns a list of one model. */
+/** If a script returns undefined, the last user message is echoed, and `GET /models` returns a list of one model. */
 export type Script = (request: Received, index: number) => Reply | undefined
 
 export interface ModelServerForTests {
   /** An upstream with this `base_url` calls the server. */
   readonly baseUrl: string
   readonly requests: readonly Received[]
-  /** Node's HTTP server responded with 400 by itself for these reasons. */
+  /** Each of these texts says why a request was not valid HTTP and got a 400. */
   readonly connectionErrors: readonly string[]
   /** By default, each request is answered with its last user message. */
   script: Script
@@ -65,7 +65,7 @@ export interface ModelServerForTests {
   /** `running` counts the requests that have no complete response yet. `mostRunning` returns the maximum so far. */
   running(): number
   mostRunning(): number
-  /** Answers all requests that are stalled now. Later requests stall again. */
+  /** Answers all requests that are stalled now. */
   release(): void
   releaseNext(): void
   connections(): number

@@ -21,7 +21,7 @@ const ON_EACH_STORE = [
   'browser/{live,jobs,admin-actions}.test.ts',
 ]
 
-/** Among them, the result of these files depends on no store, so they run on SQLite only, except in the long form. */
+/** The results of these files do not depend on the store, so they run on SQLite only, except in the long form. */
 const ON_ANY_STORE = [
   'client/**/*.test.ts',
   'http/{broken-requests,documents,fields,length-limits,schemas,model-roles,long-bodies}.test.ts',

@@ -60,8 +60,8 @@ export function onEachStore(declareTests: () => void | Promise<void>): void {
 }
 
 /**
- * The tests depend on no store, such as tests of the client. They run on Postgres only in the long form, or if `TEST_STORE`
- * selects it.
+ * Declares tests whose results do not depend on the store, such as those of the client. They run on Postgres only in the long
+ * form, or if `TEST_STORE` selects it.
  */
 export function onAnyStore(declareTests: () => void | Promise<void>): void {
   declareOn(selectedStores(LONG ? Object.values(STORES) : [SQLITE]), declareTests)

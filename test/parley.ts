@@ -27,10 +27,13 @@ export const ADMIN_TOKEN = 'admin-token-for-tests'
 
 export interface ParleyOptions {
   readonly settings?: Readonly<Record<string, unknown>>
-  /** All models use the model server at this URL. Without it, the simulator answers. */
+  /** All models use the model server at this URL. Without it, and without upstreams in `settings`, the simulator answers. */
   readonly upstream?: string
   readonly upstreamKey?: string
-  /** If true, the limit of concurrent calls comes from the settings or the default. Otherwise it is 256 from the start. */
+  /**
+   * If true, the limit of concurrent calls to `upstream` comes from the settings or the default. Otherwise it is 256 from the
+   * start.
+   */
   readonly findsConcurrency?: boolean
   readonly env?: Environment
   readonly clock?: Clock

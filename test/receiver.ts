@@ -48,10 +48,7 @@ export type ReceiverReply =
 export interface ReceiverOptions {
   /** Responds to requests after the script's last one. The default is a plain 200. */
   readonly reply?: (request: ReceivedRequest) => ReceiverReply
-  /**
-   * The receiver calls this once for each response that the sender cannot have read: the sender was gone, or the response was
-   * never sent.
-   */
+  /** The receiver calls this once for each response that the sender cannot have read. */
   readonly onUnread?: (request: ReceivedRequest) => void
   /** The default is 127.0.0.1. */
   readonly host?: string

@@ -21,7 +21,7 @@ const SHORT = 10_000
 const LONG = 1_000_000
 const FULL = 10_000_000
 const CONTENT_BYTES = 900
-/** Ten million longer conversations would not fit on many disks. */
+/** With `--full`, contents have this size. Ten million longer conversations would not fit on many disks. */
 const FULL_CONTENT_BYTES = 100
 const TARGET = 1.25
 

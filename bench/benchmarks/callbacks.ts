@@ -28,8 +28,8 @@ const DELAY_MS = 50
 const BYTES = 1024
 const HOLES = 10
 const TIMEOUT_MS = DEFAULTS.callbacks.timeout_seconds * 1000
-/** The steady load lasts `--seconds` times this factor, which must be longer than the deadline of a delivery attempt. */
 const PER_SECOND = 250
+/** The steady load lasts `--seconds` times this factor, which must be longer than the deadline of a delivery attempt. */
 const STEADY_TIMES = 4
 
 const CONDITIONS: Readonly<Record<StoreName, readonly DeliveryCondition[]>> = {

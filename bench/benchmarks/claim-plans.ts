@@ -35,12 +35,11 @@ export interface ClaimPlan {
 }
 
 const MODES = { known: 'force_custom_plan', any: 'force_generic_plan' } as const
-/** Scanning a table with fewer rows than this costs nothing. */
+/** A sequential scan is not reported if it reads at most this many rows, because it costs little. */
 const SMALL = 100
 
 /**
- * @param from where the scan begins. A node scans from the start of the index at most once a second, and otherwise from the
- * head of the queue
+ * @param from where the scan begins: at the first queued job (`floor`), or at the start of the index (`front`)
  */
 export async function claimPlans(
   postgres: Postgres,

@@ -19,7 +19,7 @@ const MODEL_MS = 1000
 const WARM_UP_MS = 3000
 const SYNCS_MS = 1000
 const SETTLE_MS = 300
-/** This many connections are enough for all requests that wait for an answer at this rate. */
+/** These connections are enough for all requests that wait for an answer at the same time. */
 const CONNECTIONS = 640
 
 const TITLES = {

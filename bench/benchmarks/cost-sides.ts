@@ -1,6 +1,6 @@
 /**
- * Defines the two sides of the benchmark `cost`: Parley on SQLite, and a service composed of BullMQ, Redis, Portkey's gateway
- * and undici.
+ * Defines the sides of the benchmark `cost`: Parley on SQLite with and without idempotency keys, and a service composed of
+ * BullMQ, Redis, Portkey's gateway and undici.
  */
 import { openCallbackDatabase } from '../harness/callback-database.ts'
 import { type Child, startScript } from '../harness/child.ts'

@@ -160,7 +160,7 @@ async function startPeerScript(
   return child
 }
 
-/** Returns user messages that all differ. Each makes the whole request this many bytes long. */
+/** The returned function makes a different user message each time. With it, the request has this many bytes. */
 function contents(bytes: number): () => string {
   const { messages } = JSON.parse(jobBody(bytes)) as { messages: { role: string; content: string }[] }
   const form = messages.find(({ role }) => role === 'user')?.content ?? ''

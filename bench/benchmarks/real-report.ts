@@ -55,7 +55,7 @@ function figuresOf({ cell, idleBytes }: MeasuredCell, side: RealSide): Record<st
     'KiB a caller': ({ rssBytes }) => (rssBytes - (idleBytes.get(side) ?? 0)) / 1024 / cell.callers,
     'written a byte': written,
     syncs: ({ disk }) => disk.syncs,
-    // Retries are counted over the whole run, including the warm-up.
+    // Retries and answers include those of the warm-up.
     'retries %': ({ result }) => ((result.retries ?? 0) * 100) / result.answers,
     'gen. %': ({ generatorBusy }) => generatorBusy * 100,
     'mock %': ({ modelBusy }) => modelBusy * 100,

@@ -22,7 +22,10 @@ export const ALL_CELLS = { stores: STORES, delaysMs: [200, 1000], callers: [512,
 const SIDES: readonly RealSide[] = ['this', 'v1', 'other', 'bare', 'combined']
 const CHECKED_PROMPTS = 500
 const WARM_UP_MS = 6000
-/** Before each measured time, the load runs for this many cycles. A cycle lasts from a request to its answer. */
+/**
+ * Before each measured time, the load runs for this many cycles, within the limits below. A cycle lasts from a request to its
+ * answer.
+ */
 const SETTLED_AFTER_CYCLES = 1.25
 const LEAST_SETTLE_MS = 500
 const LONGEST_SETTLE_MS = 15_000

@@ -30,7 +30,7 @@ export const start: Benchmark = {
   about: 'from the start of the process to its first accepted job, with 1,000,000 stored jobs against none',
   async run(options) {
     const rig = await startRig({})
-    // No job may end, so that each start finds the same queue.
+    // No job may end, so that the queue does not shrink.
     await rig.model.ask({ kind: 'hold', timed: false }, 'holding')
     const full = new DataFolder()
     const stored = options.waiting ?? STORED

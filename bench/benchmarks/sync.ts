@@ -67,7 +67,7 @@ function measure(
   compared: readonly SyncSide[],
   { rounds, seconds }: BenchOptions,
 ): Promise<Map<SyncSide, Run[]>> {
-  // Most targets belong to the condition with peers, so that condition is measured for longer.
+  // Most targets belong to the condition with peers, so that condition is measured for twice as long.
   const measureMs = seconds * (peers ? 1000 : 500)
   return interleaved(compared, rounds, (name) =>
     sides.run(name, { connections, warmUpMs: SETTLE_MS, measureMs }),

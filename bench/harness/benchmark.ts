@@ -1,7 +1,6 @@
 /** Defines benchmarks, and the options that they take. */
 export interface BenchOptions {
   readonly rounds: number
-  /** The warm-up takes half as long as the measured time. */
   readonly seconds: number
   readonly jobs: number
   /** Null stands for the benchmark's own length. */

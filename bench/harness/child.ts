@@ -11,7 +11,7 @@ export interface ChildOptions {
   readonly args: readonly string[]
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** Only a process with more open files than the shell's default needs this. */
+  /** Only a process that opens more files than the shell allows by default needs this. */
   readonly openFiles?: number
   readonly channel?: boolean
 }
@@ -146,7 +146,7 @@ export class Child {
   }
 }
 
-/** `npm start` uses these flags. They apply to Parley and to everything that it is compared with. */
+/** `npm start` uses these flags. Here they apply to Parley and to the scripts of the benchmarks. */
 export const RUNTIME_FLAGS = ['--max-semi-space-size=64']
 
 /** Resolves with the message in which the script reports that it is ready. */

@@ -48,7 +48,7 @@ export class LiveSides<Name extends string> {
     )
     live.answers += run.result.answers
     for (const id of run.result.jobIds) jobIds.push(id)
-    // The IDs are kept in `jobIds` of the side, so the results need not keep them, too.
+    // The side already has the IDs, so the results need not keep them.
     return { ...run, result: { ...run.result, jobIds: [] } }
   }
 

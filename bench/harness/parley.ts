@@ -1,4 +1,4 @@
-/** Starts a Parley for one round, with an empty database unless one is passed, the mock as its model, and an API key. */
+/** Starts a Parley for a benchmark, with an empty database unless one is passed, the mock as its model, and an API key. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,4 +1,4 @@
-/** Starts the sides of a comparison on Postgres, each with its own Postgres for a round. */
+/** Starts the sides of a comparison on Postgres, each with its own Postgres. */
 import { jobBody } from '../load/bodies.ts'
 import { withKeys } from '../load/idempotency-keys.ts'
 import { startScript } from './child.ts'
@@ -17,7 +17,7 @@ export interface PostgresSide extends Side {
 export interface PostgresSideOptions {
   readonly modelPort: number
   readonly bytes: number
-  /** Requests have an Idempotency-Key, as from the published client. */
+  /** If true, requests have an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The default is this clone's `main.ts`. */
   readonly main?: string

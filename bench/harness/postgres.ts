@@ -1,6 +1,6 @@
 /**
- * Starts a separate Postgres for one round, as durable as in production. Every side gets the settings of a small server, except
- * that no checkpoint is due during a round.
+ * Starts a separate Postgres, as durable as in production. Every side gets the settings of a small server, except that no
+ * checkpoint is due during a round.
  */
 import pg from 'pg'
 import { type Cluster, startCluster } from '../../test/postgres/cluster.ts'
@@ -82,8 +82,8 @@ export class Postgres {
   }
 
   /**
-   * Returns the bytes of the write-ahead log, and how much tables and indexes grew. Bytes of checkpoints do not count, because
-   * checkpoints write some pages repeatedly, as often as settings say. Postgres updates the number of syncs about once a
+   * Counts the bytes of the write-ahead log and the size of the databases as written. What checkpoints write does not count,
+   * because they write some pages repeatedly, as often as settings say. Postgres updates the number of syncs about once a
    * second.
    */
   async disk(): Promise<DiskWork> {

@@ -14,7 +14,7 @@ export function cpuUsOfThreads(pid: number): number {
   return ns.reduce((sum, one) => sum + one, 0) / 1000
 }
 
-/** Includes child processes that have ended. */
+/** Includes child processes, whether or not they have ended. */
 export function cpuMsOfFamily(pid: number): number {
   const [own, children] = [cpuTicks(pid), childrenOf(pid).map(cpuTicks)]
   return children.reduce((sum, { itself }) => sum + itself, own.itself + own.ended) * MS_PER_TICK
@@ -30,7 +30,6 @@ function childrenOf(pid: number): number[] {
   return read(`/proc/${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number)
 }
 
-/** Counts only the bytes that the kernel attributes to this process. */
 export function writtenBytesOf(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(read(`/proc/${pid}/io`))?.[1] ?? 0)
 }

@@ -1,4 +1,4 @@
-/** Starts a separate Redis for one round. It is as durable as Parley: each write is on the disk before its reply. */
+/** Starts a separate Redis. It is as durable as Parley: each write is on the disk before its reply. */
 import { type AddressInfo, createServer } from 'node:net'
 import { Child } from './child.ts'
 import { removeScratch, scratchFolder } from './scratch.ts'

@@ -14,7 +14,7 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (low + high) / 2, min: sorted[0] ?? Number.NaN, max: sorted.at(-1) ?? Number.NaN }
 }
 
-/** Each round begins with a different side. */
+/** Each round begins with the side after the one with which the previous round began. */
 export async function interleaved<Side extends string, Measured>(
   sides: readonly Side[],
   rounds: number,

@@ -1,4 +1,4 @@
-/** Creates temporary folders. They are removed when the benchmark exits for any reason. */
+/** Creates temporary folders. They are removed when the benchmark exits. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

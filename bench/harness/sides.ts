@@ -1,4 +1,4 @@
-/** Starts the sides of a comparison. Each starts anew for every round, with all processes that do its work. */
+/** Starts the sides of a comparison, each with all processes that do its work. */
 import { fileURLToPath } from 'node:url'
 import { chatBody, jobBody } from '../load/bodies.ts'
 import type { RunResult, Target } from '../load/generator.ts'
@@ -31,7 +31,7 @@ export interface SideOptions {
   readonly env?: Readonly<Record<string, string>>
   readonly maxInputTokens?: number
   readonly concurrency?: number
-  /** Requests have an Idempotency-Key, as from the published client. */
+  /** If true, requests have an Idempotency-Key, like those of the published client. */
   readonly keyed?: boolean
   /** The default is this clone's `main.ts`. */
   readonly main?: string

@@ -13,7 +13,7 @@ import { CORRELATION_ID_PLACEHOLDER } from './request.ts'
 export interface SteadyLoad {
   readonly port: number
   readonly headers: Readonly<Record<string, string>>
-  /** Each batch has an Idempotency-Key, as from the published client. */
+  /** If true, each batch has an Idempotency-Key, like those of the published client. */
   readonly keyed: boolean
   readonly receiversPort: number
   readonly bytes: number

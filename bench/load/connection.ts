@@ -48,7 +48,7 @@ export class Connection {
     })
   }
 
-  /** The next request may be sent only after the answer. Callbacks are cheaper than a promise, and this is the inner loop. */
+  /** The next request may be sent only after the answer. Callbacks are used because they are cheaper than a promise. */
   send(bytes: Buffer, onAnswer: (answer: Answer) => void, onBroken: (error: Error) => void): void {
     if (this.#broken) {
       onBroken(this.#broken)

@@ -7,7 +7,7 @@ const RANDOM_BYTES = 10
 export const KEY_PLACEHOLDER = '@'.repeat(TIME_DIGITS + 2 * RANDOM_BYTES)
 /** For a batch, the client adds the position of its first job among all jobs of the call. */
 const BATCH_KEY = `${KEY_PLACEHOLDER}.0`
-/** Generating random bytes for many keys at once saves most of the cost, which is the call. */
+/** One call generates the random bytes for many keys, because the call is most of the cost. */
 const pool = Buffer.alloc(4096 * RANDOM_BYTES)
 let used = pool.length
 

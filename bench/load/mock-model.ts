@@ -1,5 +1,5 @@
 /**
- * Serves as the model server of benchmarks: plain node:http that answers every request with a valid chat completion of about
+ * Serves as the model server of benchmarks: plain node:http that answers every call with a valid chat completion of about
  * 400 bytes, after a delay or on a signal. The answer repeats the request's correlation ID, so that callers can recognize their
  * own.
  */

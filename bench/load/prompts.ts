@@ -1,5 +1,5 @@
 /**
- * Writes distinct prompts that compress like prose. `prose.txt` has 765 sentences, which are divided into two halves. From the
+ * Writes distinct prompts that compress like prose. `prose.txt` has 765 sentences, which are divided in the middle. From the
  * word pairs of each half, a Markov chain makes new sentences, which fill passages of equal length. A prompt consists of
  * passages of one half. The same seed gives the same prompts.
  */
@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { constants, zstdCompressSync } from 'node:zlib'
 
 export const PROMPT_BYTES = 10_240
-/** zstd must compress each prompt to a share of its size between these two. */
+/** zstd must compress each prompt to a share of its size between these limits. */
 const COMPRESSED = { least: 0.35, most: 0.45 }
 const LEVEL = 3
 const HALVES = 2
@@ -22,7 +22,7 @@ export const PROMPT_PLACEHOLDER = '~'.repeat(PROMPT_BYTES)
 
 type Random = () => number
 
-/** Returns numbers from 0 to 1 (the generator mulberry32). */
+/** The returned function makes numbers from 0 inclusive to 1 exclusive (mulberry32). */
 function randomFrom(seed: number): Random {
   let state = seed
   return () => {

@@ -18,7 +18,10 @@ export interface RequestShape {
 
 export const CORRELATION_ID_PLACEHOLDER = '#'.repeat(CORRELATION_ID_BYTES)
 
-/** Each connection needs its own, because a second send before the first was written out would overwrite bytes in transit. */
+/**
+ * Each connection needs its own prepared request: a second send, before the first was written out, would overwrite bytes in
+ * transit.
+ */
 export class PreparedRequest {
   readonly bytes: Buffer
   readonly #places: readonly number[]

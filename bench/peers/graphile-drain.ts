@@ -28,7 +28,7 @@ interface Result {
 
 const NAME = 'graphile-worker'
 const FILL_GROUP = 1000
-/** Parley also writes results with this many statements at a time. */
+/** Parley writes results with as many statements at a time. */
 const IN_FLIGHT = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()

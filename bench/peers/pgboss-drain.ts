@@ -8,7 +8,7 @@ import { startBoss } from './pgboss.ts'
 
 const QUEUE = 'messages'
 const FILL_GROUP = 1000
-/** One worker fetches and completes while the other waits for the model. More workers used more CPU and were not faster. */
+/** One worker fetches and completes jobs while the other waits for the model. More workers were not faster. */
 const WORKERS = 2
 
 const { modelPort, url, jobs, bytes, concurrency } = settingsFromBench<DrainSettings>()

@@ -13,7 +13,7 @@ export class PgbossQueue {
     this.#data = data
   }
 
-  /** pg-boss inserts one job into an empty database. SQL then copies that row, each copy a millisecond younger. */
+  /** pg-boss inserts one job into an empty database. SQL then copies that row, with times a millisecond apart. */
   static async filled(
     postgres: Postgres,
     database: string,

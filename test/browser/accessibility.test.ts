@@ -47,7 +47,7 @@ interface Look {
   readonly path: string
   readonly signedIn?: boolean
   readonly prepare: (page: Page) => Promise<unknown>
-  /** The short form skips a dialog whose form another dialog has, too. */
+  /** The short form skips a dialog if another dialog has the same form. */
   readonly onlyLong?: true
 }
 const ALL: readonly Look[] = [

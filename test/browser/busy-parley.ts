@@ -8,7 +8,7 @@ import { startReceiver } from '../receiver.ts'
 import { openaiOf } from '../v1/official-client.ts'
 import { submitBatch } from '../v1/submit-batch.ts'
 
-/** The clock runs this many times faster than real time, so that a picture of 15 minutes takes less than one. */
+/** The clock runs this many times faster than real time, so that a picture of 15 minutes takes less than a minute. */
 const TIMES = 20
 const ROUND_MS = 250
 

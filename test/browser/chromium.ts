@@ -29,7 +29,7 @@ export async function launchChromium(): Promise<Browser> {
     chromium.launch({
       executablePath: join(home, 'chromium'),
       args: ARGUMENTS,
-      // The package's fonts make pages look the same everywhere.
+      // The package's fonts make pages look the same on most machines.
       env: { ...definedOf(process.env), FONTCONFIG_PATH: join(home, 'fonts'), ...env },
     })
   try {

@@ -15,7 +15,7 @@ import { openBrowser, visit } from './visit.ts'
 const DAY_MS = 86_400_000
 const server = await startModelServer({ script: () => reply.echo() })
 after(() => server.close())
-/** The first jobs must be in an earlier month, so the clock is set back by days. */
+/** The first jobs must be in an earlier month, so the clock is this many days slow at first. */
 const back = { days: 40 }
 const clock = { ...systemClock, nowMs: () => systemClock.nowMs() - back.days * DAY_MS }
 const parley = await startParley({ after }, { upstream: server.baseUrl, clock })

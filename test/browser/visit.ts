@@ -21,7 +21,7 @@ export interface VisitOptions {
   readonly expected?: RegExp
 }
 
-/** The timeout is long, because it must only end what hangs on a busy machine. */
+/** The timeout only has to end what hangs, so it is long enough for a busy machine. */
 const TIMEOUT_MS = 30_000
 
 export async function openBrowser(t: Lifetime): Promise<Browser> {

@@ -1,4 +1,4 @@
-/** Creates clients of a Parley for tests, connected directly or through a network that fails. Their pauses end at once. */
+/** Creates clients for tests: of a Parley directly, or through a proxy that fails, in which case their pauses end at once. */
 import assert from 'node:assert/strict'
 import type { Clock } from '../../client/src/clock.ts'
 import {
@@ -13,10 +13,10 @@ import type { Lifetime, Parley } from '../parley.ts'
 import { type SharedStage, shareStage } from '../v1/shared-stage.ts'
 import { type FaultyProxy, type ProxyOptions, startFaultyProxy } from './faulty-proxy.ts'
 
-/** This time is longer than any of the client's pauses. */
+/** `HurriedClock` never fires a timer of this length, which is longer than any of the client's pauses. */
 const NEVER_S = 1_000_000
 
-/** Pauses end at once and advance the time. Timeouts of requests never pass. */
+/** Timers fire at once and advance the time. Those of `NEVER_S`, such as the default timeout of requests, never fire. */
 export class HurriedClock implements Clock {
   readonly pauses: number[] = []
   #ms = 0

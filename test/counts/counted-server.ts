@@ -1,6 +1,7 @@
 /**
  * Runs a server in a separate process and counts its work. `counting.ts` starts it and loads `count-statements.ts` into each of
- * its threads. The clock stands still, so nothing happens that a request did not cause, and every write is made at once.
+ * its threads. The clock stands still, so apart from a node's work once a second in real time, nothing happens that a request
+ * did not cause, and every write is made at once.
  *
  * The argument is the path of the configuration. The parent process sends `begin` and `end`. The answer to `end` is the work in
  * between, once all of it has ended.
@@ -126,7 +127,7 @@ let countsFunctions = false
 
 async function begin({ functions, inProgress }: Begin): Promise<void> {
   before = await threads.quiet(inProgress)
-  // Starting and stopping walk the whole heap, so they must not happen at each repetition.
+  // Starting and stopping take long, because they walk the heap, so they happen only when the kind of counting changes.
   if (functions && !countsFunctions) {
     await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   } else if (!functions && countsFunctions) {

@@ -24,26 +24,26 @@ export interface Counts {
 export interface Counted extends Counts {
   /** Each function is `FILE NAME@OFFSET`. */
   readonly names: readonly string[]
-  /** Repetitions differ in cost, because the server may write concurrent work together or separately. */
+  /** The counts of each run. They differ, because the server may write concurrent work together or separately. */
   readonly samples: readonly Omit<Counts, 'kilobytes'>[]
 }
 
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5)
 /** Compiling code at its first use allocates, so this many jobs run first. */
 const WARM_UP = 20
-/** A node's work once a second disturbs some repetitions, so the minimum of this many counts. */
+/** Each operation is counted this often, and the lowest count is used, because a node's work once a second adds to some. */
 const COUNTED = 15
 const COUNTED_BATCHES = 8
-/** Allocation is measured `ROWS` times, each time over this many repetitions in a row. */
+/** Allocation is measured `ROWS` times. Each time, the operation runs this often in a row. */
 const IN_A_ROW = 60
 const ROWS = 2
 const BATCH = 30
-/** An account may have one batch with this many open jobs. */
+/** With this many slots, one account can run exactly one batch. The other slots are reserved for other accounts. */
 const SLOTS = 32
 
 /**
- * With these flags, Node never optimizes code, and compiles each function completely at its first call. So allocation is the
- * same on every machine.
+ * With these flags, Node never optimizes code, and compiles each function completely at its first call. So allocation hardly
+ * depends on the machine.
  */
 const ALLOCATES_THE_SAME = [
   '--no-opt',
@@ -58,7 +58,7 @@ const PRELOADED = new URL('./count-statements.ts', import.meta.url).href
 interface Operation {
   readonly before?: (count: number) => Promise<unknown>
   readonly one: (number: number) => Promise<unknown>
-  /** Runs after each repetition. Its statements, commits and messages do not count, but its allocation does. */
+  /** Runs after each `one`. Its statements, commits and messages do not count, but its allocation does. */
   readonly end?: () => Promise<unknown>
   readonly inProgress?: number
   /** Operations with many jobs replace `WARM_UP`, `COUNTED` and `IN_A_ROW` by smaller numbers. */
@@ -274,7 +274,7 @@ export class Counting {
     await this.#models.received(called + BATCH)
   }
 
-  /** The first queued job takes the slot of the job that has run longest, which ends. */
+  /** Ends the job that has run longest. The first queued job takes its slot. */
   async #drainOne(): Promise<void> {
     const called = this.#models.requests.length
     this.#models.releaseNext()

@@ -1,5 +1,5 @@
 /**
- * Checks what each operation costs, in counts that are the same on every machine. The test fails if an operation becomes more
+ * Checks what each operation costs, in counts that hardly depend on the machine. The test fails if an operation becomes more
  * expensive. If one becomes cheaper, the new counts should be saved.
  */
 import assert from 'node:assert/strict'

@@ -6,7 +6,7 @@ import { changesOf } from './expected.ts'
 
 const OLD: Counts = { statements: 3, commits: 2, messages: 0, files: 10, functions: 40, kilobytes: 100 }
 
-/** @param samples the differences from the old counts in each repetition */
+/** @param samples for each run of the operation, the counts that differ from `OLD` */
 function counted(kilobytes: number, ...samples: readonly Partial<Counts>[]): Record<string, Counted> {
   const { kilobytes: _, ...exact } = OLD
   const all = samples.map((sample) => ({ ...exact, ...sample }))

@@ -6,9 +6,9 @@ export type Costs = Readonly<Record<string, Counts>>
 export type Expected = Readonly<Record<string, Costs>>
 
 const FILE = new URL('./expected.json', import.meta.url)
-/** Allocated bytes vary slightly with what the runtime compiles. Everything else is exact. */
+/** Allocation may differ by this share, because it varies with what the runtime compiles. Everything else is exact. */
 const TOLERANCE = 0.15
-/** During this operation's pauses, a node's work in real time allocates. On a slow machine, that is too much to compare. */
+/** The allocation of this operation is not compared, because a node's work during its pauses also allocates. */
 const WAITS = 'a job with a callback'
 const EXACT = ['statements', 'commits', 'messages', 'files', 'functions'] as const
 
@@ -65,8 +65,7 @@ export function changesOf(
 type Sample = Counted['samples'][number]
 
 /**
- * A node's work once a second disturbs some repetitions, so this function returns the repetition in which the fewest counts
- * have risen.
+ * Returns the run in which the fewest counts have risen, because a node's work once a second adds to the counts of some runs.
  */
 function leastRisen(old: Counts, { samples, ...counted }: Counted) {
   const risenIn = (sample: Sample) => EXACT.filter((count) => sample[count] > old[count])

@@ -9,7 +9,7 @@ import { onEachStore } from '../on-each-store.ts'
 import { ADMIN_TOKEN, type Answer, job, type Parley, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
-/** Each of the five properties gets this many inputs, together 100,000 on each store in the long form. */
+/** Each of the five tests gets this many inputs: in the long form, together 100,000 on each store. */
 const RUNS = LONG ? 20_000 : 300
 const AT_ONCE = 20
 
@@ -166,7 +166,7 @@ onEachStore(() => {
       const headers = { 'x-api-key': key, ...(text !== null && { 'content-type': 'application/json' }) }
       const answer = await parley.request(address, { method, headers, body: text })
       assertOneShape(answer, `${method} ${address} ${text}`)
-      // The response must contain nothing of another account, except IDs from the request itself.
+      // Only the other account's job uses the model `gpt-5`, so no response may contain that name.
       assert.ok(!answer.text.includes('gpt-5"'), answer.text)
     })
     const theirs = await parley.get(`/api/v1/messages/${known[1]}`, await parley.key('user_pro'))

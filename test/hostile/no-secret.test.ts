@@ -12,7 +12,7 @@ import { ADMIN_TOKEN, type Answer, job, startParley } from '../parley.ts'
 import { LONG } from '../support/long-form.ts'
 
 const ROUNDS = LONG ? 150 : 3
-/** Most of a round waits for the pauses between calls, so rounds run together. */
+/** A round mostly waits for the pauses between calls, so rounds run at the same time. */
 const ROUNDS_AT_ONCE = LONG ? 10 : ROUNDS
 /** After ten wrong tokens within a minute, the admin API would answer this address with 429. */
 const WRONG_TOKENS = 8

@@ -1,7 +1,7 @@
 /**
  * Tests API keys, and what a key determines about its caller (SPEC §5). Tests the limit for unknown keys, which counts by the
- * caller's address and applies before the database is queried. Tests how rejected requests are slowed down, per account, or per
- * address without a valid key.
+ * caller's address and applies before the database is queried. Tests how rejected requests are slowed down: per account, or
+ * per address if they have no valid key.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Tests monthly caps (also in money), quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
+/** Tests monthly caps, including money, quotas of open jobs and stored bytes, and suspended accounts, as callers see them. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { type Reply, reply, type Script } from '../model-server.ts'
@@ -269,7 +269,6 @@ onEachStore(() => {
   test('a thousand creates, 200 at a time, cost no more than the cap, to the millionth', async (t) => {
     const { script, cost } = billing()
     const { caller, create } = await startPriced(t, 0.005, script)
-    // A busy listener resets connections beyond 200, so no more callers send at a time.
     const callers = Array.from({ length: 200 }, async () => {
       const own: Answer[] = []
       for (let sent = 0; sent < 5; sent++) own.push(await create(7))

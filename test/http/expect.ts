@@ -10,7 +10,7 @@ export interface Refusal {
   readonly details: string | undefined
 }
 
-/** Details that are `null` must be absent. */
+/** If `details` is null, the error must have none. */
 interface ExpectedRefusal {
   readonly message?: string | RegExp
   readonly details?: string | RegExp | null

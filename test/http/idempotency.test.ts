@@ -28,8 +28,8 @@ const PARTS: readonly [name: string, one: string, other: string][] = [
 
 /**
  * Resolves when a repeated request reads the earlier job, right after it has started to wait for that job. The number of
- * pending responses can't tell this: a repeated request first waits for a job of its own, until Parley knows that the request
- * is a repetition.
+ * pending responses can't tell this: a repeated request first waits for a job of its own, until Parley knows that an earlier
+ * request had the same key.
  */
 function jobIsRead(t: TestContext, { store }: Parley): Promise<void> {
   const { read } = store

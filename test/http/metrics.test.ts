@@ -1,5 +1,5 @@
 /**
- * Tests what `/metrics` reports about jobs and the node, also while the database does not answer. Tests what autoscalers of
+ * Tests what `/metrics` reports about jobs and the node, even while the database does not respond, and what autoscalers of
  * model servers use: `GET /metrics/queue` and the metrics by route.
  */
 import assert from 'node:assert/strict'

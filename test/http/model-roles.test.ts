@@ -1,6 +1,5 @@
 /**
- * Tests which conversations reach the models of other vendors: every message must, in every order of roles, with only the
- * address configured.
+ * Tests that every message reaches the models of other vendors, in every order of roles, if only their address is configured.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'

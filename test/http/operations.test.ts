@@ -289,7 +289,7 @@ onEachStore(() => {
   })
 })
 
-/** The names of the headers that the operations of an OpenAPI document read. */
+/** Returns the names of the headers that the operations of an OpenAPI document read. */
 function headersIn({ paths }: Answer['body']): string[] {
   const operations = Object.values<object>(paths).flatMap((path) => Object.values(path))
   const parameters = operations.flatMap(({ parameters = [] }) => parameters)

@@ -15,7 +15,7 @@ export const pricedSettings = (tier: 'user_go' | 'user_max', cap: number, over: 
 
 let seed = 0
 
-/** Each job has another seed, so that none is answered from the cache. */
+/** Each job has its own seed, so that none is answered from the cache. */
 export const newestSeed = () => seed
 
 /** The job reserves 10 * `tokens` millionths of the currency. */

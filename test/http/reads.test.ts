@@ -42,7 +42,7 @@ const STATES: readonly [status: string, nulls: string, message: string, answer: 
   ['failed', 'result null', 'The job has failed.', reply.refusal('No.'), FAILED],
 ]
 
-/** Returns all parts of a response that could tell a caller whether a job of another account exists. */
+/** Returns parts of a response that must not depend on whether a job of another account exists. */
 function traits({ status, text, headers }: Answer) {
   return [status, text, headers.get('content-type'), headers.get('content-length')]
 }

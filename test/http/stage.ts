@@ -60,7 +60,7 @@ export async function startStage(t: Lifetime, options: StageOptions = {}): Promi
   return { parley, models, clock }
 }
 
-/** Releases running jobs, so that Parley does not wait for a model server that stalls. */
+/** Stops the Parley, which returns running jobs to the queue instead of waiting for a model server that stalls. */
 export async function stopAtOnce({ parley, clock }: Stage): Promise<void> {
   const stopped = parley.stop()
   clock.advance(DRAIN_MS)

@@ -25,7 +25,7 @@ const templates: { readonly [name in ChatTemplate]: (messages: readonly ChatMess
   'mistral-nemo': mistral,
 }
 
-/** The template of Qwen 2.5 silently leaves out all roles but these three. */
+/** The template of Qwen 2.5 silently leaves out messages of unknown roles, such as `developer`. */
 function qwen(messages: readonly ChatMessage[]): string {
   const turn = (role: string, content: string) => `<|im_start|>${role}\n${content}<|im_end|>\n`
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
@@ -34,15 +34,15 @@ function qwen(messages: readonly ChatMessage[]): string {
   return `${before}${known.map(({ role, content }) => turn(role, content)).join('')}<|im_start|>assistant\n`
 }
 
-/** The template of Phi 3.5 silently leaves out all roles but these three. */
+/** The template of Phi 3.5 silently leaves out messages of unknown roles, such as `developer`. */
 function phi(messages: readonly ChatMessage[]): string {
   const known = messages.filter(({ role }) => ['system', 'user', 'assistant'].includes(role))
   return `${known.map(({ role, content }) => `<|${role}|>\n${content}<|end|>\n`).join('')}<|assistant|>\n`
 }
 
 /**
- * The template of Gemma 2 rejects system messages, and requires that user and assistant alternate. It uses any other role in an
- * assistant's place unchanged.
+ * The template of Gemma 2 rejects a leading system message, and requires that user and assistant alternate. It uses any other
+ * role in an assistant's place unchanged.
  */
 function gemma(messages: readonly ChatMessage[]): string {
   if (messages[0]?.role === 'system') throw new TemplateRejection('System role not supported')

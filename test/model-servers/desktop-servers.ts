@@ -1,4 +1,4 @@
-/** Behaves like Ollama and LM Studio on a desktop: no API key, models that come and go, and JSON in their own formats. */
+/** Behaves like Ollama and LM Studio on a desktop. They need no API key, and have their own error formats. */
 import { chatCompletion, isModelList, type Reply, reply, type Script } from '../model-server.ts'
 import { answerTo, json, messagesOf, usualAnswer } from './usual-answer.ts'
 

@@ -6,8 +6,8 @@ import { chatCompletion, isModelList, reply, type Script } from '../model-server
 import { json, usualAnswer } from './usual-answer.ts'
 
 /**
- * Portkey's gateway, as observed in version 1.15, chooses the provider by a header. Requests without the header get 400, and a
- * request for the models fails. If the server behind it is unreachable, it returns its own 500.
+ * Portkey's gateway, as observed in version 1.15, chooses the provider by one of two headers. Requests with neither get 400,
+ * and a request for the models fails. If the server behind it is unreachable, it returns its own 500.
  */
 export function portkey({ isServerDown = false }: { readonly isServerDown?: boolean } = {}): Script {
   return (request) => {

@@ -1,6 +1,6 @@
 /**
  * Behaves like hosted services: Mistral, Azure OpenAI, OpenRouter, and the OpenAI-compatible endpoints of Anthropic and Google.
- * Each expects its key in a different place, and has its own error format and rules for roles.
+ * Each has its own error format. Azure expects its key in a header of its own, and the others expect a bearer token.
  */
 import {
   chatCompletion,
@@ -15,8 +15,8 @@ import { json, messagesOf, usualAnswer } from './usual-answer.ts'
 export const KEY = 'a-key-for-tests'
 
 /**
- * Mistral's answers may be an array of parts, with the thinking before the text. The last message must be from a user. An
- * unknown field gets 422 with an object as the message. A wrong key gets `{detail}`.
+ * Mistral's answers may be an array of parts, with the thinking before the text. The last message must be from a user. Missing
+ * messages and unknown roles get 422 with an object as the message. A wrong key gets `{detail}`.
  */
 export function mistral({ parts = false }: { readonly parts?: boolean } = {}): Script {
   return (request) => {

@@ -37,7 +37,7 @@ const CONDITIONAL = [
   'ForStatement',
   'DoWhileStatement',
 ]
-/** Larger numbers are sizes and times, where a test should not notice a difference of one. */
+/** Larger numbers are not changed: most are sizes and times, where a test should not notice a difference of one. */
 const LARGEST_INDEX = 10
 const SWAPPED = [
   'Identifier',

@@ -37,7 +37,7 @@ export class Report {
   }
 }
 
-/** `found` is a share of the mutants that compile and are not equivalent to the source. */
+/** The last column is the share of mutants that were found, among those that compile and are not equivalent to the source. */
 export function tableOf(entries: readonly Entry[]): string {
   const byFolder = Map.groupBy(entries, ({ file }) => file.split('/').slice(0, 2).join('/'))
   const rows = [...byFolder].toSorted(([a], [b]) => a.localeCompare(b))

@@ -96,7 +96,7 @@ export async function compiles(copy: TreeCopy): Promise<boolean> {
   return code === 0
 }
 
-/** Starts Node as the leader of its own process group, so that its children end with it. */
+/** Starts Node as the leader of its own process group, so that its children can be ended together with it. */
 function startNode(
   copy: TreeCopy,
   args: readonly string[],

@@ -48,7 +48,7 @@ export const SERVICE: readonly string[] = [
   'test/client/polling.test.ts',
   'test/client/retries.test.ts',
 ]
-/** Matches a static or dynamic import, or the URL of a thread's module. Imports of types load nothing, so they do not match. */
+/** Captures the path of an import or of a thread's module. Captures nothing for imports of types, which load nothing. */
 const IMPORT = /^(?:import|export) type .*|(?:from|import|URL)\(?\s*['"](\.[^'"]+|parley-json-schema)['"]/gm
 const SCHEMAS = 'json-schema/src/index.ts'
 

@@ -7,10 +7,10 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface CuttingProxy {
   readonly url: string
-  /** Cuts the next connection on which a result arrives, or on which the result of this statement arrives. */
+  /** Cuts the connection on which the next result arrives, or with `statement`, the next result of that statement. */
   cutAtNextAnswer(statement?: string): void
   cuts(): number
-  /** Blocks all connections, including new ones, until `open` is called. */
+  /** Closes all connections, and turns new ones away until `open` is called. */
   shut(): void
   open(): void
   /**

@@ -1,6 +1,6 @@
 /**
- * Runs several nodes, as processes, on one Postgres. Callers use any of them, as behind a load balancer: if a node does not
- * respond, they try the next.
+ * Runs several nodes, as processes, on one Postgres. Callers use any of them, as behind a load balancer: if a node refuses a
+ * connection, they try the next.
  *
  * ```ts
  * const fleet = await startFleet(t, { nodes: 3, upstream: models.baseUrl })

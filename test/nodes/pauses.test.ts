@@ -20,7 +20,7 @@ const OFTEN = BLOCKS === 1 ? 'once' : `${BLOCKS} times`
 const JOBS = 8
 /** This is the shortest possible lease, so three leases pass quickly. */
 const LEASE_S = 1
-/** In some tests no lease may expire, even on a busy machine. */
+/** Tests use this lease if no lease may expire, even on a busy machine. */
 const SAFE_LEASE_S = 2
 /** The promise allows this many seconds in addition to `jobs.hang_seconds`. */
 const MOVED_WITHIN_S = 45

@@ -23,7 +23,7 @@ import { LONG } from '../support/long-form.ts'
 const AS_ROOT = process.getuid?.() === 0 ? 'user root;\n' : ''
 const RESTARTS = 20
 const CALLERS = 24
-/** The pause between two health checks in the Caddyfile is shorter. */
+/** A stopping node still listens for this long, so that a health check of the Caddyfile finds out in time. */
 const LISTEN_S = 5
 /** In some runs, the proxy learns this many milliseconds late that a node stops. */
 const LATE_MS = LISTEN_S * 600
@@ -119,7 +119,7 @@ for (const proxy of [NGINX, CADDY]) {
 
 interface Run {
   readonly onSockets: boolean
-  /** If true, the proxy's configuration is changed late, while a node is stopped. */
+  /** If true, the proxy gets a new configuration only `LATE_MS` after a node was told to stop. */
   readonly hearsLate: boolean
 }
 

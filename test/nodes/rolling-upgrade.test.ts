@@ -58,7 +58,7 @@ class Jobs {
     return this.#requests
   }
 
-  /** Repeats the same request until there is a response. The key prevents that the jobs are created twice. */
+  /** Repeats the same request until there is a response. The key prevents the jobs from being created twice. */
   async create(name: string, count: number, send: Send): Promise<void> {
     const callback = { callback_url: `${this.#receiver.url}/hook` }
     const contents = Array.from({ length: count }, (_, index) => `${name} job ${index}`)

@@ -19,18 +19,21 @@ const TRIALS = LONG ? 25 : 3
 const JOBS = 8
 const LAST = `job ${JOBS - 1}`
 const LEASE_S = 1
-/** The node is stopped after at most this many turns of this event loop. Its settlements take about that long. */
+/** In the third case below, the node is stopped within this many turns after the answers. Settling takes about that long. */
 const MOST_TURNS = 60
 
 const MOMENTS = [
   /** The jobs have finished on the other node when the stopped one continues. */
   'both before it goes on',
-  /** The jobs are still running on the other node when the stopped one continues, so only the attempt distinguishes the two. */
+  /**
+   * When the stopped node continues, the last job is still running on the other node, so its row still exists, with another
+   * node and attempt.
+   */
   'its own before, the others after it went on',
   'its own just before it stops',
 ] as const
 
-/** Only this node calls the model server. */
+/** Only the node `server` calls the model server `models`. */
 interface Place {
   readonly name: string
   readonly server: Server

@@ -16,7 +16,7 @@ import { startCluster } from './cluster.ts'
 export const CLUSTER = 'PARLEY_TEST_POSTGRES'
 
 /**
- * Every connection with the returned URL uses a separate schema. Notifications and advisory locks belong to the whole database,
+ * All connections with the returned URL use the same new schema. Notifications and advisory locks belong to the whole database,
  * so those of other tests are visible.
  */
 export async function freshDatabase(t: Lifetime): Promise<string> {
@@ -60,8 +60,8 @@ export function uniqueName(): string {
 let connections: Promise<Pool> | undefined
 
 /**
- * Opening a connection costs more than most statements, so the process keeps these connections. Fails if the statement must
- * wait for a session that a test has left open.
+ * Runs a statement on a pool of connections, because opening one costs more than most statements. Fails if the statement must
+ * wait long for a session that a test has left open.
  */
 export async function administer(
   statement: string,

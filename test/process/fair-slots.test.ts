@@ -10,7 +10,7 @@ import type { Caller } from './caller.ts'
 import { gauge } from './gauge.ts'
 import { installation, type Server } from './server-process.ts'
 
-/** The node has fewer slots than this. */
+/** These jobs are more than the node has slots. */
 const SLOW_JOBS = 300
 const BATCH = 30
 const NODE_SLOTS = 256
@@ -96,7 +96,7 @@ test(`${CALLS} jobs at an upstream of ${SLOTS}: the call of another account come
   await createSlow(many, CALLS)
   await models.received(SLOTS)
   const created = single.single('single', { timeout: 30 })
-  // The node claims one job in advance, so that job's call begins when another one ends.
+  // The node claims one job in advance, so the call of that job begins when an earlier call ends.
   await gauge(server.url, 'parley_upstream_calls{upstream="openai",state="waiting"}', 2)
   models.releaseNext()
   await models.received(SLOTS + 1)

@@ -241,7 +241,7 @@ test('npm start serves; SIGTERM to npm, even twice, drains the server and frees 
 })
 
 test('a server that npm started drains when its parent is gone', async (t) => {
-  // Not all shells replace themselves with their last command. In this one, the shell stays between npm and the server.
+  // Because of the `exit`, the shell does not replace itself with the server, but stays between npm and the server.
   const shell = ['sh', '-c', `"${process.execPath}" "${MAIN}" serve; exit $?`]
   const { program } = await drains(
     t,

@@ -1,6 +1,6 @@
 /**
  * Tests that one account cannot harm others. A hostile account runs all attacks known to hurt a server at once. The process
- * must survive with a small heap, and must answer the requests of another account. The long form reports latencies.
+ * must survive with a small heap, and must answer the requests of another account. The long form also limits the latencies.
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'

@@ -22,7 +22,7 @@ const JOBS_FOR_A_KILL = LONG ? 50 : 20
 const MOST_EVENTS = LONG ? 320 : 240
 const RUNS_OF_BATCHES = runsOf(3)
 const KILLS_OF_BATCHES = LONG ? 40 : 5
-/** Twelve callers have one batch in progress each, so this many batches per kill may lose their response. */
+/** On average, at least this many batches per kill must lose their response. Twelve callers have one in progress each. */
 const CUT_OFF_FOR_A_KILL = LONG ? 9 : 1
 const BATCH = 30
 const MODELS = ['gpt-5', 'gpt-5-mini']

@@ -5,7 +5,7 @@ import { LONG } from '../support/long-form.ts'
 import { idsOf } from './caller.ts'
 import { installation } from './server-process.ts'
 
-/** Each job costs a millisecond of CPU, so the short form has a fifth of the jobs. */
+/** Each job costs about a millisecond of CPU time, so the short form has a fifth of the jobs. */
 const JOBS = LONG ? 10_000 : 2_000
 const CALLERS = 200
 const BATCH = 2

@@ -17,7 +17,7 @@ export interface Printed {
 }
 
 const REST_MS = 5
-/** These are the pipes to the tests. Node keeps a wrap of a finished read for the next one. */
+/** These are the pipes to the tests, and objects that Node keeps for the next read of a file. */
 const OURS: ReadonlySet<string> = new Set(['PipeWrap', 'FileHandleReadWrap'])
 
 // main.ts does the same.
@@ -38,7 +38,7 @@ async function run({ args, cwd, env, stdin }: CommandLine): Promise<Printed> {
   } catch (error) {
     return { ...printed(1), stderr: `${stderr()}${(error as Error).stack}\n` }
   } finally {
-    // A command leaves listeners behind, because it expects that its process ends.
+    // A command leaves listeners behind, because it expects its process to end.
     for (const event of ['SIGINT', 'SIGTERM', 'uncaughtException', 'unhandledRejection']) {
       process.removeAllListeners(event)
     }

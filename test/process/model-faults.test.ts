@@ -43,7 +43,7 @@ const CALL_TIMEOUT_S = 2
 const RUN_TIMEOUT_S = 4
 /** On a busy machine, settling jobs after their deadline may take this long. */
 const SLACK_S = 6
-/** There are 256 slots. Some of them are reserved for other accounts. */
+/** One account can use this many of the 256 slots. The others are reserved for other accounts. */
 const SLOTS = 240
 /**
  * An answer of 100 MB may take this long, because Parley reads 16 MiB of it. Few calls run at the same time: earlier faults

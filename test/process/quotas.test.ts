@@ -10,7 +10,7 @@ import { installation } from './server-process.ts'
 const MAX_OPEN_JOBS = 200
 const BATCH = 2
 const CONCURRENCY = 20
-/** Stops also if there are far too many jobs, so that a missing quota fails the test. */
+/** Stops even without a rejection once there are far too many jobs, so that a missing quota fails the test. */
 async function createUntilRefused(caller: Caller) {
   const ids: string[] = []
   let refusal: Reply | null = null

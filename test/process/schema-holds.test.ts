@@ -13,7 +13,7 @@ import { job, MESSAGES, MIB, slowness, startWatched } from './watched-server.ts'
 /** The limit is in milliseconds of CPU time, on the machine on which it was set. */
 const LONGEST_HOLD_MS = 20
 
-/** A model's answer may have up to 16 MiB. */
+/** Large answers have about this size. A model's answer may have up to 16 MiB. */
 const ANSWER_BYTES = 10 * MIB
 
 function rows(make: (index: number) => unknown): unknown[] {
@@ -58,7 +58,7 @@ const LARGE: [name: string, schema: object, answer: () => unknown][] = [
   ],
 ]
 
-/** The schema and its answer are as large as the limits of a request allow. */
+/** Makes the attack in the greatest of four strengths whose schema fits into a request, or else in the least. */
 function hostile(make: (typeof HOSTILE_FAMILIES)[number]) {
   const within = [100, 30, 10, 1].map(make).find(({ schema }) => JSON.stringify(schema).length < 60_000)
   return within ?? make(1)

@@ -24,9 +24,9 @@ export const CLONE = fileURLToPath(new URL('../..', import.meta.url))
 export const MAIN = join(CLONE, 'src/main.ts')
 
 export interface InstallationOptions {
-  /** `parley.config.json` contains these settings. Reads are not limited unless they limit them. */
+  /** `parley.config.json` contains these settings. Without `tiers`, reads of accounts of tier user_max are not limited. */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** All models use the model server at this URL. Without it, the simulator answers. */
+  /** All models use the model server at this URL. Without it, and without upstreams in `settings`, the simulator answers. */
   readonly upstream?: string
   /** By default, the database is a SQLite file in the folder. */
   readonly databaseUrl?: string

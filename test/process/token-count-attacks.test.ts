@@ -39,7 +39,7 @@ test(`${TEXTS} expensive texts of one account do not delay the 57 KB of another`
       unanswered -= 1
       return status
     })
-    // When this request has its response, the others are all in progress.
+    // When this request has its response, those of the attacker are all in progress.
     await post(MESSAGES, saying(`x ${attempt}`), other)
     const before = unanswered
     assert.equal((await create(attempt)).status, 200)
@@ -59,7 +59,7 @@ test('nothing is counted for clients that have gone', async (t) => {
   const left = Array.from({ length: 20 }, (_, text) =>
     assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
   )
-  // When this request has its response, the others have arrived as well, because they were sent before.
+  // When this request has its response, the requests that were sent before it have arrived as well.
   await post(MESSAGES, saying('x'), other)
   gone.abort()
   await Promise.all(left)

@@ -63,7 +63,7 @@ raises(WaitTimeout, lambda: unreachable.wait(slow, timeout=0.2), job_ids=[slow])
 assert time.monotonic() - since < 3
 # However often a wait was rejected, it goes on.
 parley_client.pause(2000, None, deadline=0)
-# A job that the first request does not ask for does not wait until another one has ended.
+# A job that the first request does not ask for does not wait until the jobs of that request have ended.
 parley_client.MAX_IDS, parley_client.PARTIAL_WAIT_S = 1, 0.2
 since = time.monotonic()
 assert next(parley.wait_each([slow, ids[0]]))["job_id"] == ids[0]

@@ -13,7 +13,7 @@ import { CLONE, type Installation, installation } from '../process/server-proces
 const timeout = 120_000
 const ROUNDS = 20
 const CLIENT = join(CLONE, 'clients/python')
-// Debian's own Python is at least as old as others on the PATH.
+// Debian's own Python comes first, because others on the PATH are usually newer.
 const PYTHON = ['/usr/bin/python3', 'python3'].find(
   (name) => spawnSync(name, ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']).status === 0,
 )

@@ -20,7 +20,7 @@ const isEnd = (status: string) => status === 'completed' || status === 'failed'
  * Even without a notification, a node notices an end within this time: nodes poll every second, and the database has delays.
  */
 const NOTICED_MS = 2000
-/** More pages in a list show that the list does not end. */
+/** A list with more pages than this counts as one that does not end. */
 const MAX_PAGES = 50
 
 type StepOf<Kind extends Step['kind']> = Extract<Step, { readonly kind: Kind }>

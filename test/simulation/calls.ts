@@ -1,6 +1,6 @@
 /**
- * Records the calls of jobs as the simulated model servers see them. Checks that no call comes too early, that a job that fails
- * because of crashes was executed in them, and that a job crashes only few model servers.
+ * Records the calls of jobs as the simulated model servers see them. Checks that no call comes too early, and that a job
+ * crashes only few model servers.
  */
 
 import type { UpstreamError } from '../../src/upstreams/model-server.ts'
@@ -40,7 +40,7 @@ export class Calls {
   readonly #isPatient: boolean
   /** Maps a process, an account and an upstream to the earliest time of the next call. */
   readonly #notBefore = new Map<string, number>()
-  /** Maps jobs and upstreams to the last failure. A reply without an error removes it. */
+  /** Maps jobs and upstreams to the last failure. An answer removes the failures of its job at all upstreams. */
   readonly #failures = new Map<string, Failure>()
   /** Maps a process and a job to the time of the last call. */
   readonly #lastMs = new Map<string, number>()

@@ -26,14 +26,14 @@ const PRIORITY_RULE = 'a job of a higher priority starts first'
 const LEAST_SLOTS = 4
 const JOBS_OF_A_SLOT = 2
 const START_WITHIN_MS = 1000
-/** A slow job's answer takes up to 18 s, and everything else a few milliseconds. */
+/** Within this time, one of the slow jobs in progress ends. Each takes up to 18 s. */
 const SLOW_MS = 19_000
 /**
  * A quick job's callback must arrive this soon after the job's creation. The job runs for up to 2 s, and the database has
  * delays.
  */
 const CALLBACK_WITHIN_MS = 4000
-/** This many failing jobs in addition to the slots fail more often in a row than a circuit breaker allows. */
+/** With this many more failing jobs than fill the slots, more jobs fail in a row than a circuit breaker allows. */
 const FAILURES = 10
 const POISONED_MS = 8000
 /** A quick job must be answered this soon after its call, and called this soon after its creation. */

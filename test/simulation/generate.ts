@@ -18,7 +18,7 @@ import { SeededRandom } from './random.ts'
 const ACTIVE_MS = 60_000
 const LOWER_PRIORITIES = ['normal', 'low'] as const
 const HIGH_ACCOUNT = 2
-/** With the long retention, nothing expires within a history. */
+/** With this retention, nothing expires within a history. */
 const LONG_RETENTION_S = 86_400
 const SHORT_RETENTION_S = 60
 const MANNERS: readonly JobManner[] = [
@@ -108,7 +108,7 @@ export function generatePlan(seed: number): Plan {
   }
 }
 
-/** Some histories have batches: callers submit and cancel them, and a node is killed while it starts their lines. */
+/** Some histories have batches: callers submit and may cancel them, and a node may be killed while it starts their lines. */
 function batchesOf(random: SeededRandom, options: ActionOptions): Action[] {
   if (!random.chance(0.3)) return []
   const maker = new ActionMaker({ ...options, random, tags: 'line', largeChance: 0 })
@@ -193,7 +193,7 @@ class ActionMaker {
 
   batch(mostMs: number): Extract<Action, { readonly kind: 'submit batch' }> {
     const random = this.#random
-    // In a history, jobs of batches have neither a format nor a callback, and use no cache.
+    // In a history, the answers to jobs of batches are text, and these jobs have no callback and use no cache.
     const lines = Array.from({ length: random.whole(1, 30) }, () => {
       return { ...this.#job(false), format: 'text', cacheTtlMs: 0 } as const
     })

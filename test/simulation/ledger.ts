@@ -11,7 +11,7 @@ import type { SimulatedThread, World } from './world.ts'
 
 /** Within this time after a fault, leases are renewed, and polls find what lost notifications reported. */
 const RECOVERY_MS = 30_000
-/** A call that arrived during a fault may be answered this many milliseconds after the fault's end. */
+/** A database call that arrived during a fault may be answered as late as this after the end of the fault. */
 const LATE_REPLY_MS = 25_000
 /** A conversation has this many tokens beyond the characters in its plan. */
 const EXTRA_TOKENS = 100

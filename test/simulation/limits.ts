@@ -242,7 +242,10 @@ export class Limits {
     return (open || used <= tokens) && used + added > this.#limits(attempt, 'monthlyCost').least
   }
 
-  /** A node that uses the database alone must exceed no limit, except by results and tokens that it cannot know yet. */
+  /**
+   * No limit may be exceeded, except by results and tokens that the node cannot know yet. If nodes share the database, only the
+   * tokens and costs of the month are checked.
+   */
   #checkAcceptance(attempt: CreateAttempt): void {
     const { ledger, shared } = this.#options
     const { account } = attempt.request

@@ -109,7 +109,7 @@ async function endOf(call: () => Promise<unknown>): Promise<CallEnd> {
 /** Removes what callers cannot distinguish: absent fields, the order where none is guaranteed, and error messages. */
 function plainEnd(name: MethodName, end: CallEnd, isFree: boolean): unknown {
   if ('error' in end) return { error: kindOf(end.error) }
-  // The result says whether more is left to expire. The reference store can differ, because it keeps no files.
+  // The result says whether more is left to expire. The reference store counts only jobs and keys.
   if (name === 'expire') return {}
   const answer = isFree && name === 'claim' ? (end.value as Claimed).jobs : end.value
   // Postgres returns bytes as a Buffer, and SQLite as a Uint8Array.

@@ -63,8 +63,8 @@ const one = readPlan()
 const stores = await realStores(values.store ?? one?.store ?? 'memory')
 
 /**
- * A smaller history must fail in the same way: it must break the same rule, and the rule about the results of both stores in
- * the same call.
+ * Returns what must stay the same when a history shrinks: the rule that it breaks, and if the results of both stores differ,
+ * the call in which they do.
  */
 function kindOf({ rule, what }: Violation): string {
   return rule === STORES_AGREE ? `${rule}: ${what.split(' ', 1)}` : rule

@@ -22,7 +22,7 @@ import type { Witness } from './witness.ts'
 import type { SimulatedThread, World } from './world.ts'
 
 export const CALL_TIMEOUT_MS = 20_000
-/** An answer has this many tokens. The settings of the models promise the same number as `max_output_tokens`. */
+/** An answer has at most this many tokens. The settings of the models promise the same number as `max_output_tokens`. */
 export const MAX_OUTPUT_TOKENS = 50
 /** For a job with the manner `wrong, then overloaded`, the upstreams are overloaded for this long. */
 const OVERLOADED_MS = 8000

@@ -1,7 +1,6 @@
 /**
  * `npm run simulate:mutations` makes each deliberate defect of `mutations.diff` in a copy of the sources, runs seeds there
- * until one fails, and prints how many seeds that took. A stored plan whose history has changed since no longer detects its
- * defect.
+ * until one fails, and prints how many seeds that took.
  */
 import { spawn } from 'node:child_process'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'

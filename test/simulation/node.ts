@@ -58,7 +58,7 @@ export class SimulatedNode {
     })
   }
 
-  /** Stops the node as SIGTERM does. Returns false if no process is running. */
+  /** Stops the node as SIGTERM does. Returns false if no process is running, or if it is already being stopped. */
   stop(then: () => void): boolean {
     const { process } = this
     if (process === null || process.isStopping) return false
@@ -69,7 +69,7 @@ export class SimulatedNode {
     return true
   }
 
-  /** Ends the process at once. The next one starts after `restartMs`. */
+  /** Ends the process at once, unless it has already ended. The node's next process starts after `restartMs`. */
   kill(process: SimulatedProcess | null, restartMs: number): void {
     if (process === null || this.process !== process) return
     this.#around.ledger.troubledFor(restartMs)
@@ -216,7 +216,7 @@ export class SimulatedProcess {
     })
   }
 
-  /** `app/heartbeat.ts` also runs the heartbeat on a separate thread and connection. */
+  /** As in `app/heartbeat.ts`, the heartbeat has its own thread and connection. */
   async #startHeartbeat(onExpired: () => void): Promise<Heartbeat> {
     const { world } = this.#around
     const { store } = new StoreConnection(this.#around, this.id, this.heartbeat)
@@ -232,7 +232,7 @@ export class SimulatedProcess {
     return { stop: () => renewal.stop() }
   }
 
-  /** Resolves after the time that the task takes on a CPU pool thread. */
+  /** Runs the task after the time that it might take on a CPU pool thread. If the pool is stopped, resolves with null. */
   async #runTask<Name extends TaskName>(
     name: Name,
     input: TaskInput<Name>,

@@ -148,7 +148,7 @@ export type Step =
       readonly fault: ReceiverFault
       readonly ms: number
     }
-  /** Ends the process. Another one starts after `ms` milliseconds. */
+  /** Ends the node's process at once. Its next process starts after `ms` milliseconds. */
   | { readonly kind: 'kill'; readonly node: number; readonly ms: number }
   /** Stops the node as on SIGTERM, and starts it again, as in a rolling upgrade. */
   | { readonly kind: 'restart'; readonly node: number; readonly ms: number }
@@ -164,7 +164,7 @@ export type Action = { readonly atMs: number } & Step
 
 export interface Plan {
   readonly seed: number
-  /** Many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
+  /** If true, many nodes share the database, like Postgres. If false, one node uses it alone, like a SQLite file. */
   readonly shared: boolean
   readonly nodes: number
   readonly concurrency: number
@@ -199,7 +199,7 @@ const USUAL_JOB: Omit<JobPlan, 'tag'> = {
   cacheTtlMs: 300_000,
 }
 
-/** The JSON text may omit what is usual. */
+/** The JSON text may omit a field whose value is in `USUAL_CREATE` or `USUAL_JOB`. */
 export function parsePlan(json: string): StoredPlan {
   const plan: StoredPlan = JSON.parse(json)
   const actions = plan.actions.map((action): Action => {
@@ -214,7 +214,7 @@ export const ACCOUNTS = [
   { name: 'beta', tier: 'user_pro' },
   { name: 'crowd', tier: 'user_max' },
 ] as const
-/** A step refers to an account by this number. */
+/** @param which the number by which a step refers to an account; larger numbers start again at the first account */
 export const accountOf = (which: number) => ACCOUNTS[which % ACCOUNTS.length]?.name ?? ''
 export const LEASE_MS = 10_000
 /** The first element is the pause before the first attempt. */

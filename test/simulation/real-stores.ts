@@ -23,8 +23,8 @@ export interface RealStore {
 export interface RealStores {
   readonly shared: boolean
   /**
-   * The database is empty. Only one may be open at a time.
-   * @param nowMs returns the time of the nodes' clocks in Unix milliseconds
+   * Opens an empty database. Only one may be open at a time.
+   * @param nowMs returns the time of the database's clock in Unix milliseconds
    */
   readonly open: (nowMs: () => number) => Promise<RealStore>
   readonly close: () => Promise<void>

@@ -72,14 +72,14 @@ export function simulatedPoster(options: PosterOptions): Poster {
 }
 
 const STOPPING = failed('the server is stopping', 0)
-/** Pauses are random. At least this part of the configured pause must pass. */
+/** Pauses are random. At least this part of the configured pause must pass before the next attempt. */
 const LEAST_PART = 0.8
 
 function retryAfterOf(result: PostResult): number {
   return result.kind === 'answered' ? (result.retryAfterMs ?? 0) : 0
 }
 
-/** An attempt must follow the previous one after the configured pause, unless the record of the previous one may be lost. */
+/** An attempt must not come before the configured pause is over, unless the record of the previous attempt may be lost. */
 function checkTime({ world, ledger }: PosterOptions, job: KnownJob): void {
   const [first] = job.callbackTries
   const last = job.callbackTries.at(-1)

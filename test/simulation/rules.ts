@@ -22,7 +22,7 @@ const WRONG: readonly JobManner[] = ['wrong', 'cut off']
 const DEADLINE_RULE = 'a job ends by its deadline, and fails for it only then'
 /** A job may end this long after its deadline: the database has delays, and a write may be retried. */
 const DEADLINE_WITHIN_MS = 1000
-/** These actions delay everything that a node does. */
+/** The deadlines in a plan with one of these actions are not checked. */
 const DELAYS: readonly Action['kind'][] = [
   'kill',
   'restart',
@@ -32,7 +32,7 @@ const DELAYS: readonly Action['kind'][] = [
   'store',
   'store clock',
 ]
-/** These actions may count as a crash, or add one. */
+/** Jobs may have crashes because of these actions. */
 const ENDS: readonly Action['kind'][] = ['kill', 'restart', 'upgrade', 'pause', 'store clock']
 
 export interface Facts {
@@ -157,8 +157,9 @@ function isPoison(manner: JobManner): boolean {
 }
 
 /**
- * Returns why the job's crashes do not justify its failure, or null if they do. The first crash counts even if the job only
- * waited. In all later ones the job must have been executing, and in the last one no other suspect may have been.
+ * Returns why the job's crashes do not justify its failure, or null if they do. The first crash always counts; a later crash
+ * counts only if the job was executing. In the last crash, no other suspect may have been executing. If there is only one
+ * crash, this applies to every other job.
  */
 function blameProblem(
   ledger: Ledger,

@@ -1,6 +1,6 @@
 /**
- * Shrinks a failing history: leaves out actions without which it still fails, first half of them at a time, then a quarter, and
- * so on.
+ * Shrinks a failing history: leaves out actions, jobs and nodes without which it still fails. Leaves out half of the actions at
+ * a time, then a quarter, and so on.
  */
 import type { Action, Plan } from './plan.ts'
 

@@ -41,7 +41,7 @@ const MOST_QUIET_MS = 1_800_000
 const STOP_MS = 60_000
 const JUMPS: readonly Action['kind'][] = ['clock', 'store clock']
 const LOOK_MS = 1000
-/** The polling loops of a process are for retention, remote results, cancellation, callbacks, lease, and batches. */
+/** A process may have a timer for each polling loop: retention, remote results, cancellation, callbacks, lease, batches. */
 const POLLING_LOOPS = 6
 
 export interface Result {
@@ -53,7 +53,7 @@ export interface Result {
 }
 
 export interface SimulateOptions {
-  /** Receives every event. The history then has another hash, because the hash includes states. */
+  /** Receives every event. With this function, the history also contains states, so its hash is different. */
   readonly onStep?: OnStep | null
   /** These real databases also run every call. They determine whether the history has many nodes or one. */
   readonly stores?: RealStores | null
@@ -125,8 +125,8 @@ function leftIn(bytes: ByteBudget): Readonly<Record<string, number>> {
 }
 
 /**
- * Limited routes have one timer for overdue jobs, and one for the next check of each target that is unavailable, even if only
- * for one account.
+ * All limited routes together have one timer for overdue jobs. Each target that is unavailable, even if only for one account,
+ * has one for its next check.
  */
 function timersOfWaits(router: ModelRouter): number {
   const targets = router.state().flatMap((upstream) => upstream.targets)
@@ -294,7 +294,7 @@ class Simulation {
     await world.runUntil(world.nowMs + 2 * LOOK_EVERY_MS + LOOK_MS)
   }
 
-  /** Due times follow the wall clock, so after a jump back they come later by this many milliseconds. */
+  /** Due times follow the wall clock, so after jumps back they may come later by up to this many milliseconds. */
   get #clockJumpsMs(): number {
     const jumps = this.#plan.actions.map((action) =>
       JUMPS.includes(action.kind) && 'ms' in action ? Math.abs(action.ms) : 0,

@@ -36,7 +36,7 @@ test('without patience for model servers, every rule holds', async () => {
   }
 })
 
-/** Every call on a real store takes real time, so the histories of each store have a time limit. */
+/** Every call on a real store takes real time, so in the short form, the histories of each store have a time limit. */
 const FIRST_MS = LONG ? Number.POSITIVE_INFINITY : 10_000
 const REAL = [
   { name: 'SQLite', open: sqliteStores, seeds: LONG ? 200 : 2 },

@@ -63,7 +63,7 @@ export class StoreConnection {
   readonly #node: string
   readonly #thread: SimulatedThread
   readonly store: Store
-  /** A SQLite file runs calls in the order in which they arrived, so each arrives after the last one. */
+  /** A SQLite file runs calls in the order in which they arrived, so none arrives before the last one. */
   #lastArrivalMs = 0
   #lastReplyMs = 0
 
@@ -86,7 +86,7 @@ export class StoreConnection {
     })
   }
 
-  /** Finds events whose notifications were lost, as the Postgres store does. */
+  /** Lets the node look for queued jobs, because notifications may be lost. The Postgres store does the same. */
   #poll(events: NodeEvents): void {
     const { world, listeners } = this.#shared
     const look = () => {
@@ -151,7 +151,7 @@ export class StoreConnection {
   #answer({ name }: StoreCall, reply: () => void, fail: (afterMs?: number) => void, isCut: boolean): void {
     const { random } = this.#shared.world
     if (!isCut) this.#reply(0, `reply to ${name}`, reply)
-    // The statement ran, but its result is lost. A repetition finds what the first statement did.
+    // The statement ran, but its result is lost. A store that repeats the statement finds what the first one did.
     else if (!READS.includes(name) && !REPEATED.includes(name)) fail()
     else if (random.chance(0.9)) this.#reply(random.whole(50, 5000), `late reply to ${name}`, reply)
     else fail(MAX_UNKNOWN_MS)

@@ -27,8 +27,8 @@ const CHANGES: readonly MethodName[] = [
 ]
 
 /**
- * More claims of one job would be too many. A waiting job is claimed again after a pause of at least a second, and nodes,
- * targets and faults add some claims.
+ * A job may be claimed this often, plus `MOST_CLAIMS_PER_SECOND` times a second. A waiting job is claimed again after a pause
+ * of at least a second, and nodes, targets and faults add some claims.
  */
 const MOST_CLAIMS = 100
 const MOST_CLAIMS_PER_SECOND = 5
@@ -47,7 +47,7 @@ interface Holder {
 interface CachedResponse {
   readonly jobId: string
   readonly storedMs: number
-  /** The time is by the clock of the job's node. */
+  /** This is a time on the clock of the job's node. */
   readonly untilMs: number
 }
 
@@ -245,7 +245,7 @@ export class Witness {
     )
   }
 
-  /** @param atMs the end by the clock of the node, in Unix milliseconds. A settlement that is retried keeps this time */
+  /** @param atMs when the job ended, by the node's clock, in Unix milliseconds; a retried settlement keeps it */
   #ended(jobId: string, atMs = this.#world.nowMs + WORLD_START_MS): void {
     if (this.#ledger.endedMs.has(jobId))
       this.#ledger.violate('one final state, never changed', `${jobId} ended twice`)

@@ -7,7 +7,7 @@ import type { Store } from '../../src/store/store.ts'
 import { claimOf, expiry, ids, newJob, now, type On, SUSPECTS, settlement, several } from './fixtures.ts'
 import { accept, addQueued, claimNext, claimSuspects } from './steps.ts'
 
-/** Every node has been absent for longer, so all crashes so far are confirmed. */
+/** Every absence is longer than this, so all crashes so far are confirmed. */
 const AT_ONCE_MS = -1
 const LONG_MS = 60_000
 

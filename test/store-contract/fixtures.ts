@@ -23,7 +23,7 @@ export interface Place {
   open(): Promise<Store>
 }
 
-/** Creates an empty database that lives as long as its argument. */
+/** Creates an empty database that exists as long as `t`. */
 export type MakePlace = (t: Lifetime) => Promise<Place>
 
 export interface OpenPlace {
@@ -40,7 +40,7 @@ export async function inPlace(makePlace: MakePlace, work: (open: OpenPlace) => P
     await work(open)
   } finally {
     await open.store.close()
-    // A hook that ends a resource may add another one.
+    // A hook may add another hook while it runs.
     for (let end = ends.shift(); end !== undefined; end = ends.shift()) await end()
   }
 }

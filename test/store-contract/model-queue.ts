@@ -26,7 +26,7 @@ interface Found {
   readonly mayHaveMore: boolean
 }
 
-/** A walk skips what is before this place in the queue. */
+/** A walk skips the jobs that are before this place in the queue. */
 type PlaceKey = readonly [turn: number, id: string]
 const FRONT: PlaceKey = [0, '']
 

@@ -5,7 +5,7 @@ import { claimOf, DAY_MS, firstClaim, ids, newJob, now, type On, settlement, sev
 import { accept, claimNext, claimSuspects, settle } from './steps.ts'
 
 const LONG_MS = 60_000
-/** The lease expires at once, so that the test need not wait. */
+/** A lease of this length expires at once, so that the test need not wait. */
 const ENDED_MS = -1
 const ON_B = { handedOff: true, node: 'node-b' }
 

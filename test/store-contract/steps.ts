@@ -94,7 +94,7 @@ export async function claimLane(store: Pick<Store, 'claim'>, account: string, li
   return small(await store.claim('node-a', limit, now.ms, { of: 'account', route, account, exceptJobs: [] }))
 }
 
-/** With 1000 crashes, claims the suspects that must fail. */
+/** With a `crashCount` of 1000, the `maxCrashCount` of `SUSPECTS`, claims the suspects that must fail. */
 export async function claimSuspects(
   store: Pick<Store, 'claim'>,
   node: string,

@@ -1,6 +1,6 @@
 /**
- * Declares the one suite that every store passes. A store's own test only calls it with functions that open the store on an
- * empty database and open the same database again.
+ * Declares the suites that stores must pass. A store's own test only calls these functions, with a function that creates an
+ * empty database, on which a store can be opened repeatedly.
  */
 import { describe, test } from 'node:test'
 import { acceptTests } from './accepting.ts'
@@ -30,7 +30,7 @@ import { budgetTests, costCapTests, usageTests } from './usage.ts'
 
 type Suites = Readonly<Record<string, (on: On) => void>>
 
-/** The nodes of a simulation use only these. The reference store has nothing else. */
+/** These suites test what nodes use. The reference store of the simulation passes them. */
 const OF_NODES: Suites = {
   accept: acceptTests,
   claim: claimTests,

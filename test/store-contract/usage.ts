@@ -91,7 +91,7 @@ export function usageTests(on: On): void {
 
   on('keeps counting whatever a model server claims', async (store) => {
     const usage = { ...USAGE, input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: Number.MAX_SAFE_INTEGER }
-    // The sum exceeds 64 bits: a store rejects what it cannot represent.
+    // The sum exceeds 64 bits, but no settlement may fail because of that.
     const jobs = await accept(store, several(1100), { handedOff: true })
     const ends = await Promise.all(jobs.map((job) => settle(store, job, { usage })))
     assert.deepEqual(new Set(ends), new Set(['settled']))

@@ -28,10 +28,10 @@ export interface StartOptions {
   readonly pausesS?: readonly number[]
   readonly maxBodyBytes?: number
   readonly timeoutMs?: number
-  /** Each of 127.0.0.1, 127.0.0.2 and so on is a different receiver, and replies on its own. */
+  /** The receiver has the addresses 127.0.0.1, 127.0.0.2 and so on. `host` says which of them got the request. */
   readonly reply?: (host: string, request: ReceivedRequest) => ReceiverReply
   readonly wrap?: (store: Store) => Store
-  /** Behavior that depends on short timers needs the real clock. */
+  /** If true, time is the system's. Tests of behavior that depends on short timers need this. */
   readonly realTime?: boolean
 }
 

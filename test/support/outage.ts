@@ -8,7 +8,7 @@ import { type Answer, job, type Parley } from '../parley.ts'
 export const MESSAGES = '/api/v1/messages'
 export const BATCHES = '/api/v1/messages/batches'
 export const STEP_MS = 250
-/** The longest check of a model server takes longer than this step. */
+/** A check of a model server has a longer timeout than this step, so it can be answered between two steps. */
 export const LONG_STEP_MS = 3500
 const ROUND_TRIPS = 3
 const MOST_IDS = 100

@@ -22,7 +22,7 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const RETENTION_MS = 7 * DAY_MS
 const ACCOUNTS = ['acme', 'bob', 'eve'] as const
-/** One batch of the copy contains fewer jobs. */
+/** These jobs are more than a copy writes in one batch, so it needs several. */
 const ENDED = 1200
 const WAITING = 120
 

@@ -150,7 +150,7 @@ export async function passCheck(
   await changed
 }
 
-/** Returns the lengths of the pauses in milliseconds. */
+/** Advances the clock past this many pauses. Returns their lengths in milliseconds. */
 export async function passPauses(clock: FakeClock, count: number): Promise<number[]> {
   const pauses: number[] = []
   for (let n = 0; n < count; n++) {

@@ -7,7 +7,7 @@ import { chmodSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 
 const MEMORY = '/dev/shm'
-/** The tests need a fraction of this space at the same time. */
+/** Files are kept in memory only if this much space is free. The tests need a fraction of it at the same time. */
 const LEAST_BYTES = 4 * 2 ** 30
 
 export interface TemporaryFiles {

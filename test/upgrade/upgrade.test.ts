@@ -1,7 +1,7 @@
 /**
  * Starts this program on a database of the first release, in the state in which its server was killed. Everything can be read,
  * queued and running jobs run, a pending callback is delivered, and ended jobs count as usage. That release created the
- * databases, which are never edited.
+ * databases. Their files are never edited.
  */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'

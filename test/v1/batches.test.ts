@@ -20,7 +20,7 @@ import { type SharedStage, shared } from './shared-stage.ts'
 
 const ADMIN = { authorization: `Bearer ${ADMIN_TOKEN}` }
 const A_DAY_MS = 86_400_000
-/** A call may take longer than a batch. */
+/** With these timeouts, a stalled call outlasts the day after which its batch expires. */
 const UNHURRIED = {
   jobs: { run_timeout_seconds: 100_000 },
   upstreams: { openai: { call_timeout_seconds: 100_000, api_key_env: null } },

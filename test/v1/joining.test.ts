@@ -16,8 +16,8 @@ const SAMPLE = {
   temperature: 1,
 }
 /**
- * The client sends the timeout of a request to the server, which answers five seconds earlier. Its timeout for all requests is
- * not sent.
+ * The client sends a timeout that belongs to one request, but not the one for all requests. The server answers five seconds
+ * before that timeout.
  */
 const CLIENT_MS = 27_000
 const HELD_MS = 22_000

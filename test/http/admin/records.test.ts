@@ -16,7 +16,7 @@ import { type Admin, shareAdminStage, startAdminScene } from './admin.ts'
 /** HTTP headers carry the bytes of UTF-8 text as Latin-1 characters. */
 const latin1 = (text: string) => Buffer.from(text).toString('latin1')
 
-/** The list shows a job this many milliseconds after its creation. */
+/** Usage events omit jobs that are younger than this. */
 const VISIBLE_MS = 60_001
 const settings = {
   currency: 'EUR',

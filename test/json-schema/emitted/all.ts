@@ -1,4 +1,4 @@
-/** Lists the schemas that all libraries emit, by library. */
+/** Lists the schemas of each library. */
 import { ARKTYPE } from './arktype.ts'
 import { EFFECT } from './effect.ts'
 import type { Emitted } from './emitted.ts'

@@ -1,4 +1,4 @@
-/** Searches jobs for operators, in the reference store. */
+/** Implements operators' job searches in the reference store. */
 import {
   batchOf,
   formatParts,
