@@ -172,10 +172,7 @@ async function run(order: Extract<Order, { kind: 'run' }>): Promise<RunResult> {
  * Sends one request on each of many connections, and ends when all are answered. Real callers do not send in one burst, so the
  * requests are spread over time.
  */
-async function assertThat({
-  target,
-  connections: count,
-}: Extract<Order, { kind: 'hold' }>): Promise<HeldResult> {
+async function hold({ target, connections: count }: Extract<Order, { kind: 'hold' }>): Promise<HeldResult> {
   const connections: Connection[] = []
   const answeredAtMs: [string, number][] = []
   const failures: string[] = []
@@ -210,7 +207,7 @@ async function assertThat({
 }
 
 onBenchMessage<Order>((order) => {
-  const ended = order.kind === 'run' ? run(order) : assertThat(order)
+  const ended = order.kind === 'run' ? run(order) : hold(order)
   ended.then(sendToBench, (error: Error) => {
     process.stderr.write(`${error.stack}\n`)
     process.exit(1)
