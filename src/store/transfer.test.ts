@@ -249,7 +249,8 @@ test('large texts come in small batches', async (t) => {
     const text = 'x'.repeat(1024 * 1024)
     change(
       file,
-      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null);
+      `insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s, input_tokens, has_callback, created_at_ms)
+         values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, 0, 0, 0, 0, 0, 1);
        insert into requests (seq, messages, response_format, callback) values (${n}, '${text}', '{}', null)`,
     )
   }
