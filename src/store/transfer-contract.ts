@@ -309,6 +309,15 @@ export function tablesOf(kind: Kind, store: 'sqlite' | 'postgres'): StoredTable[
   return [...tables.values()]
 }
 
+/** Maps each column to the first table that has it; to an empty text if there is none. */
+export function firstTables(kind: Kind, store: 'sqlite' | 'postgres'): Readonly<Record<string, string>> {
+  const columns = Object.entries(columnsOf(kind)).map(([name, [, sqlite, postgres]]) => {
+    const [first = ''] = (store === 'sqlite' ? sqlite : postgres).split(' ')
+    return [name, first] as const
+  })
+  return Object.fromEntries(columns)
+}
+
 function isPartOf(table: string): (row: Row) => boolean {
   if (table === 'open_jobs') return (row) => row.settled_at_ms === null
   if (table === 'outcomes') return (row) => row.settled_at_ms !== null

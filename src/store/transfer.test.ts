@@ -12,6 +12,7 @@ import {
   change,
   connect,
   copyAll,
+  emptyColumns,
   expected,
   newFile,
   populated,
@@ -20,6 +21,7 @@ import {
 } from '../../test/support/transfer-databases.ts'
 import { DELIVERY_QUEUES, type DueCallback } from './callback-store.ts'
 import { openStore, openTransferSource } from './open.ts'
+import { KIND_NAMES } from './transfer-contract.ts'
 import { BUDGET_ROUTE } from './usage-store.ts'
 
 test('everything that matters goes from SQLite to Postgres and back unchanged', async (t) => {
@@ -28,11 +30,17 @@ test('everything that matters goes from SQLite to Postgres and back unchanged', 
   const there = await copyAll(`sqlite:${file}`, middle, population)
   const back = await copyAll(middle, `sqlite:${end}`, population)
   const [original, copied] = [rowsOf(file, expected(population)), rowsOf(end)]
-  for (const [table, rows] of Object.entries(original)) assert.deepEqual(copied[table], rows, table)
+  for (const kind of KIND_NAMES) assert.deepEqual(copied[kind], original[kind], kind)
   // Each kind must have rows; otherwise the comparison would prove little.
   for (const [name, count] of Object.entries(there)) assert.ok(count > 0, `${name}: ${count}`)
   assert.equal(there.expired, population.expired.length)
   assert.deepEqual(back, { ...there, held: 0, expired: 0 })
+})
+
+test('the copied database has a value in every column, so that a lost column is noticed', async (t) => {
+  const { file, population } = await populated(t)
+  const empty = emptyColumns(file, rowsOf(file, expected(population)))
+  assert.deepEqual(empty, [], 'Fill them in some rows of test/support/populated-database.ts')
 })
 
 test('SQLite to SQLite', async (t) => {
@@ -241,7 +249,8 @@ test('large texts come in small batches', async (t) => {
     const text = 'x'.repeat(1024 * 1024)
     change(
       file,
-      `insert into jobs values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, null, 0, 0, 0, 0, 0, 1, null, null, '', null, null, null, 0, 0, null, null, null);
+      `insert into jobs (id, seq, account, tier, model, status, turn, attempt, deaths, cache_ttl_s, input_tokens, has_callback, created_at_ms)
+         values ('${id(n)}', ${n}, 'acme', 'user_max', 'm', 'pending', ${n}, 0, 0, 0, 0, 0, 1);
        insert into requests (seq, messages, response_format, callback) values (${n}, '${text}', '{}', null)`,
     )
   }

@@ -4,7 +4,7 @@ import type { Dialect } from './dialect.ts'
 import type { Expiry } from './expiry.ts'
 import { hasExpired } from './job-rows.ts'
 import type { Row } from './rows.ts'
-import { allOf, join, raw, type Sql, sql, type Value } from './sql.ts'
+import { allOf, join, raw, Sql, sql, type Value } from './sql.ts'
 import { outcomeBytesOf, requestBytesOf } from './stored-bytes.ts'
 import {
   BATCH_ROWS,
@@ -12,6 +12,7 @@ import {
   type Batches,
   batchRowsOf,
   columnsOf,
+  firstTables,
   KIND_NAMES,
   KINDS,
   type Kind,
@@ -116,6 +117,7 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
 }
 
 interface SourceDatabase {
+  readonly store: 'sqlite' | 'postgres'
   readonly dialect: Dialect
   /** The first turn in the queue of the route of a joined job. */
   readonly headTurn: Sql
@@ -165,29 +167,46 @@ function select(
 
 /**
  * A batch has at least one job, however large. The node is `copied`, a name that no node has, because the job was settled in
- * another database. `counted` is 1, because usage is transferred as sums.
+ * another database. `counted` is 1, because usage is transferred as sums. `KINDS` says in which row the other columns are.
  */
-function selectJobs({ dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
+function selectJobs({ store, dialect: { job, joinJob }, headTurn }: SourceDatabase, after: Sql): Sql {
   const { request, queued } = job
   const bytes = raw(`${requestBytesOf(request.texts.join(''))} + ${outcomeBytesOf('o')}`)
+  const computed: { readonly [name in keyof typeof KINDS.jobs.columns]?: Sql } = {
+    reserved: sql`coalesce(${queued}.reserved, j.reserved)`,
+    messages: sql`case when ${request}.messages_zstd is null then ${request}.messages end`,
+    status: job.status,
+    attempt: job.attempt,
+    deaths: job.crashCount,
+    turn: sql`case when ${queued}.node is null then ${queued}.turn else coalesce(${headTurn}, 0) end`,
+    held: sql`case when ${queued}.node is null then 0 else 1 end`,
+    route: sql`coalesce(${queued}.route, '')`,
+    claimed_at_ms: job.claimedAtMs,
+    settled_at_ms: job.settledAtMs,
+    has_callback: sql`case when ${request}.callback is null then 0 else 1 end`,
+    bytes,
+    in_batch: sql`case when exists (select 1 from batch_lines l where l.job_id = cast(j.id as text)) then 1 else 0 end`,
+    node: sql`'copied'`,
+    counted: sql`1`,
+    called_back: sql`c.job_id`,
+    due_at_ms: sql`c.due_at_ms`,
+  }
+  const rows: Readonly<Record<string, Sql>> = {
+    ...{ jobs: sql`j`, requests: request, outcomes: sql`o`, open_jobs: queued },
+  }
+  const columns = Object.entries({ ...firstTables('jobs', store), ...computed }).map(([name, from]) => {
+    if (from instanceof Sql) return sql`${from} as ${raw(name)}`
+    const row = rows[from]
+    if (row) return sql`${row}.${raw(name)}`
+    throw new Error(`selectJobs in transfer.ts must compute jobs.${name}: KINDS names no row that has it`)
+  })
   return sql`
     with page as materialized (select id from jobs where ${after} order by id limit ${raw(BATCH_ROWS)}),
     weighed as (
       select page.id, sum(${bytes}) over (order by page.id rows between unbounded preceding and 1 preceding) as before
       from page ${joinJob(sql`page.id`)}
     )
-    select j.id, j.account, j.tier, j.model, j.cache_ttl_s, j.input_tokens, j.created_at_ms, j.priority, j.deadline_ms,
-      coalesce(${queued}.reserved, j.reserved) as reserved,
-      case when ${request}.messages_zstd is null then ${request}.messages end as messages,
-      ${request}.messages_zstd, ${request}.messages_bytes, ${request}.response_format, ${request}.callback,
-      ${job.status} as status, ${job.attempt} as attempt, ${job.crashCount} as deaths,
-      case when ${queued}.node is null then ${queued}.turn else coalesce(${headTurn}, 0) end as turn,
-      case when ${queued}.node is null then 0 else 1 end as held,
-      coalesce(${queued}.route, '') as route, ${queued}.earlier, ${queued}.waits_since_ms, ${queued}.waited_ms,
-      o.content, o.content_zstd, o.content_bytes, o.error, o.usage, o.receipt, ${job.claimedAtMs} as claimed_at_ms, ${job.settledAtMs} as settled_at_ms,
-      case when ${request}.callback is null then 0 else 1 end as has_callback, ${bytes} as bytes,
-      case when exists (select 1 from batch_lines l where l.job_id = cast(j.id as text)) then 1 else 0 end as in_batch,
-      'copied' as node, 1 as counted, c.job_id as called_back, c.due_at_ms
+    select ${join(columns, ', ')}
     from (select id from weighed where coalesce(before, 0) < ${raw(BATCH_WEIGHT)}) one ${joinJob(sql`one.id`)}
     order by j.id`
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Counted, Counts } from './counting.ts'
-import { changesOf } from './expected.ts'
+import { changesOf, withoutNoise } from './expected.ts'
 
 const OLD: Counts = { statements: 3, commits: 2, messages: 0, files: 10, functions: 40, kilobytes: 100 }
 
@@ -56,4 +56,15 @@ test('bytes rise and fall by more than the tolerance, unless they are not compar
 test('an operation that is not expected is a rise, and one that is not counted a fall', () => {
   assert.deepEqual(changesOf({}, counted(100, {})).rises, ['a read: not counted before'])
   assert.deepEqual(changesOf(before, {}).falls, ['a read: not counted any more'])
+})
+
+test('saving keeps the old bytes, unless they have changed by more than the tolerance', () => {
+  const saved = (kilobytes: number) =>
+    withoutNoise(before, { 'a read': { ...OLD, functions: 41, kilobytes } })['a read']
+  assert.deepEqual(saved(114), { ...OLD, functions: 41 })
+  assert.deepEqual(saved(86), { ...OLD, functions: 41 })
+  assert.equal(saved(116)?.kilobytes, 116)
+  assert.equal(saved(84)?.kilobytes, 84)
+  const added = { 'a write': { ...OLD, kilobytes: 7 } }
+  assert.deepEqual(withoutNoise(before, added), added)
 })

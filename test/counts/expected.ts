@@ -20,6 +20,20 @@ export async function writeExpected(expected: Expected): Promise<void> {
   await writeFile(FILE, `${JSON.stringify(expected, null, 2)}\n`)
 }
 
+/** What differs only by noise stays as it was, so that a change of the file shows what has changed. */
+export function withoutNoise(before: Costs = {}, now: Costs): Costs {
+  const kept = Object.entries(now).map(([name, counts]) => {
+    const old = before[name]?.kilobytes ?? 0
+    const isChanged = isRisen(old, counts.kilobytes) || isFallen(old, counts.kilobytes)
+    const keeps = old > 0 && (name === WAITS || !isChanged)
+    return [name, keeps ? { ...counts, kilobytes: old } : counts] as const
+  })
+  return Object.fromEntries(kept)
+}
+
+const isRisen = (before: number, now: number) => now > before * (1 + TOLERANCE)
+const isFallen = (before: number, now: number) => now < before * (1 - TOLERANCE)
+
 /** Each entry names one difference, as in `a read: functions 44 -> 45`. */
 export interface Changes {
   /** Includes operations without an expected count. */
@@ -53,10 +67,10 @@ export function changesOf(
       const bytes = isCompared ? [text('kilobytes', kilobytes)] : []
       const { least, risen } = leastRisen(old, present)
       rises.push(...risen.map((count) => text(count, least[count])))
-      if (kilobytes > old.kilobytes * (1 + TOLERANCE)) rises.push(...bytes)
+      if (isRisen(old.kilobytes, kilobytes)) rises.push(...bytes)
       const fallen = EXACT.filter((count) => present[count] < old[count] && !risen.includes(count))
       falls.push(...fallen.map((count) => text(count, present[count])))
-      if (kilobytes < old.kilobytes * (1 - TOLERANCE)) falls.push(...bytes)
+      if (isFallen(old.kilobytes, kilobytes)) falls.push(...bytes)
     }
   }
   return { rises, falls }

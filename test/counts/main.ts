@@ -16,6 +16,7 @@ import {
   readExpected,
   WHAT_TO_DO_ABOUT_FALLS,
   WHAT_TO_DO_ABOUT_RISES,
+  withoutNoise,
   writeExpected,
 } from './expected.ts'
 
@@ -60,7 +61,10 @@ if (values.list !== undefined) {
     all.falls += falls.length
   }
   if (values.write) {
-    await writeExpected({ SQLite: withoutNames(sqlite), Postgres: withoutNames(postgres) })
+    await writeExpected({
+      SQLite: withoutNoise(before.SQLite, withoutNames(sqlite)),
+      Postgres: withoutNoise(before.Postgres, withoutNames(postgres)),
+    })
   } else {
     if (all.falls > 0) process.stdout.write(`\n${WHAT_TO_DO_ABOUT_FALLS}\n`)
     if (all.rises > 0) {

@@ -176,6 +176,8 @@ const living = new Set<Program>()
 function outlivedByNone(program: Program): void {
   if (living.size === 0 && process.listenerCount('exit', killLiving) === 0) {
     process.on('exit', killLiving)
+    // If a file fails before its tests run, Node exits without that event, and without the hooks of the file.
+    process.on('uncaughtExceptionMonitor', killLiving)
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
   }
   living.add(program)

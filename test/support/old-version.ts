@@ -7,12 +7,27 @@ import type { Job } from '../../src/job/job.ts'
 import { asItIs } from '../../src/store/compressed-text.ts'
 import { NEW_JOB_NAMES, newJobColumns } from '../../src/store/postgres/columns.ts'
 
-const LATER = ['priority', 'deadline_ms', 'reserved', 'messages_zstd', 'messages_bytes']
+/** Version 0.3 knows these columns. This list never changes. */
+const NAMES_OF_03 = [
+  ...[
+    'id',
+    'account',
+    'tier',
+    'model',
+    'cache_ttl_s',
+    'input_tokens',
+    'created_at_ms',
+    'messages',
+    'response_format',
+  ],
+  'callback',
+]
 const NAMES = NEW_JOB_NAMES.split(', ')
 
 export function columnsOf03(jobs: readonly Job[]): unknown[] {
   const messages = jobs.map(({ messagesJson }) => asItIs(messagesJson))
-  return newJobColumns(jobs, messages).filter((_, index) => !LATER.includes(NAMES[index] ?? ''))
+  const columns = newJobColumns(jobs, messages)
+  return NAMES_OF_03.map((name) => columns[NAMES.indexOf(name)])
 }
 
 export abstract class OldVersionNode {

@@ -25,6 +25,8 @@ const ACCOUNTS = ['acme', 'bob', 'eve'] as const
 /** These jobs are more than a copy writes in one batch, so it needs several. */
 const ENDED = 1200
 const WAITING = 120
+/** Both stores compress a text of this length. */
+const COMPRESSED = 'compressed '.repeat(4000)
 
 export interface Population {
   readonly nowMs: number
@@ -50,6 +52,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
       inputTokens: random(1_000_000_000),
       ...(random(2) && { priority: 'low' as const }),
       ...(random(2) && { deadlineMs: nowMs + DAY_MS }),
+      ...(random(2) && { reserved: random(1000) }),
       ...over,
     })
   const expired: string[] = []
@@ -70,6 +73,7 @@ export async function populate(url: string, seed: number): Promise<Population> {
       calls: 2,
       cache_hit: !random(9),
       repaired: false,
+      ...(random(2) && { cost: random(1000) }),
     }
     const receiptJson = JSON.stringify({ request: 'x'.repeat(random(300)), answer: '\ud800"\u0000' })
     await storeEnded(
@@ -100,7 +104,9 @@ export async function populate(url: string, seed: number): Promise<Population> {
     clock.ms = nowMs - 6 * DAY_MS + Math.floor((made / ENDED) * 6 * DAY_MS)
     const callback = random(3) === 0 ? callbackOf(random) : null
     const keep = random(2) ? { fingerprint: `kept-${made}`, untilMs: clock.ms + HOUR_MS } : null
-    await addEnded(first, jobOf(oneOf(random, ACCOUNTS), { callback }), { cache: keep })
+    const isLong = !random(30)
+    const over = { callback, ...(isLong && { messages: [{ role: 'user', content: COMPRESSED }] as const }) }
+    await addEnded(first, jobOf(oneOf(random, ACCOUNTS), over), { cache: keep })
   }
   // Most callbacks get one of these states. The others were not tried yet, or an attempt is in progress.
   clock.ms = nowMs - 60_000
@@ -188,10 +194,11 @@ async function addBatch(
     endedJobIds: [],
     forgottenKeys: [],
     output: { fileId: inputFileId.replace(/.$/, '0'), content: Buffer.from('{"custom_id":"erste"}\n') },
-    errors: null,
+    errors: { fileId: inputFileId.replace(/.$/, '1'), content: Buffer.from('{"custom_id":"dritte"}\n') },
     nowMs,
     end: null,
   })
+  await store.cancelBatch('acme', id, nowMs)
   // This batch has ended, and its event is pending.
   const endedId = id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))
   await store.createBatch({ id: endedId, inputFileId, ...batch, deadlineMs: nowMs + HOUR_MS }, 10)
@@ -233,8 +240,12 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
     }
   }
   await store.revokeKey('key_bob_a', nowMs + 5)
+  await store.noteKeyUses(['key_eve_a'], nowMs + 6)
   const token = { id: 'tok_1', name: 'Äda', hash: 'hash of tok_1', readOnly: true, createdAtMs: nowMs }
   await store.createAdminToken({ ...token, expiresAtMs: nowMs + 9 })
+  const revoked = { id: 'tok_2', name: 'zoë', hash: 'hash of tok_2', readOnly: false, createdAtMs: nowMs }
+  await store.createAdminToken({ ...revoked, expiresAtMs: null })
+  await store.revokeAdminToken('tok_2', nowMs + 8)
   await store.rotateSecret('eve', 'whsec_new', nowMs + 7)
   await store.setTier('bob', 'user_free')
   await store.suspend('bob', nowMs + 9)
@@ -244,6 +255,7 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
     monthlyTokens: 2 ** 40,
     openJobs: 9,
     storedBytes: 'none',
+    monthlyCost: 10 ** 12,
   })
   const entry = { atMs: nowMs, who: 'zoë', what: 'set a tier', account: 'bob', target: null }
   await store.addAuditEntry({
@@ -251,7 +263,12 @@ async function makeAccounts(store: Store, nowMs: number): Promise<void> {
     id: '019a0000-0000-7000-8000-000000000001',
     detailsJson: '{"nul":"\\u0000"}',
   })
-  await store.addAuditEntry({ ...entry, id: '019a0000-0000-7000-8000-000000000002', detailsJson: '{}' })
+  await store.addAuditEntry({
+    ...entry,
+    id: '019a0000-0000-7000-8000-000000000002',
+    target: 'key_bob_b',
+    detailsJson: '{}',
+  })
   await store.endAuditEntry('019a0000-0000-7000-8000-000000000001', 'done')
 }
 
@@ -302,7 +319,12 @@ function outcomeOf(random: Random): Outcome {
   if (random(3))
     return {
       status: 'completed',
-      contentJson: oneOf(random, ['"nul \\u0000"', '{"n":12345678901234567890}', '"\\ud800"']),
+      contentJson: oneOf(random, [
+        '"nul \\u0000"',
+        '{"n":12345678901234567890}',
+        '"\\ud800"',
+        random(30) ? '""' : JSON.stringify(COMPRESSED),
+      ]),
     }
   return {
     status: 'failed',

@@ -1,8 +1,10 @@
 /**
- * Counts the open jobs and stored bytes of accounts in the rows of jobs and files. The sums that quotas use must equal these.
+ * Counts the open jobs, stored bytes and reserved cost of accounts in the rows of jobs and files. The sums that quotas use must
+ * equal these.
  */
 import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
+import type { QuotaUse } from '../../src/store/usage-store.ts'
 
 const BYTES = ['messages', 'response_format', 'callback', 'content', 'error', 'receipt']
   .map((column) =>
@@ -11,16 +13,22 @@ const BYTES = ['messages', 'response_format', 'callback', 'content', 'error', 'r
       : `coalesce(octet_length(${column}), 0)`,
   )
   .join(' + ')
-const sums = (isOpen: string, from: string) => `
-  select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(${BYTES}) + coalesce((select sum(f.bytes) from files f where f.account = j.account), 0) as bytes
+const sums = (isOpen: string, from: string, reserved: string) => `
+  select j.account, count(case when ${isOpen} then 1 end) as jobs, sum(case when ${isOpen} then ${reserved} end) as reserved,
+    sum(${BYTES}) + coalesce((select sum(f.bytes) from files f where f.account = j.account), 0) as bytes
   from ${from} group by j.account order by j.account`
 const SQLITE = sums(
   'j.settled_at_ms is null',
   'jobs j join requests r using (seq) left join outcomes o using (seq)',
+  'j.reserved',
 )
-const POSTGRES = sums('o.id is null', 'jobs j left join outcomes o on o.id = j.id')
+const POSTGRES = sums(
+  'o.id is null',
+  'jobs j left join outcomes o on o.id = j.id left join open_jobs q on q.id = j.id',
+  'coalesce(q.reserved, j.reserved)',
+)
 
-export type StoredSums = Readonly<Record<string, { readonly openJobs: number; readonly storedBytes: number }>>
+export type StoredSums = Readonly<Record<string, QuotaUse>>
 
 /**
  * Returns the sums by account.
@@ -31,9 +39,13 @@ export async function countStored(database: string): Promise<StoredSums> {
     ? inFile(database.slice('sqlite:'.length))
     : await inPostgres(database)
   return Object.fromEntries(
-    rows.map(({ account, jobs, bytes }) => [
+    rows.map(({ account, jobs, bytes, reserved }) => [
       String(account),
-      { openJobs: Number(jobs), storedBytes: Number(bytes) },
+      {
+        openJobs: Number(jobs),
+        storedBytes: Number(bytes),
+        ...(Number(reserved) > 0 && { reserved: Number(reserved) }),
+      },
     ]),
   )
 }

@@ -9,6 +9,7 @@ import type { TestContext } from 'node:test'
 import { DatabaseProblem } from '../../src/store/database-problem.ts'
 import { openTransferSource, openTransferTarget } from '../../src/store/open.ts'
 import { type TransferCounts, transferDatabase } from '../../src/store/transfer.ts'
+import { KIND_NAMES, type Kind, tablesOf } from '../../src/store/transfer-contract.ts'
 import { type Population, populate } from './populated-database.ts'
 
 const SEED = Number(process.env.PARLEY_TEST_SEED ?? Date.now() % 1_000_000)
@@ -105,39 +106,65 @@ export function expected({ nowMs, retentionMs }: Population) {
   return { nowMs, retentionMs }
 }
 
-/** Maps job IDs to rows, without what differs between files or nodes. */
-export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Record<string, Row[]> {
+const JOB_ROWS: Readonly<Record<string, string>> = { jobs: 'j', requests: 'r', outcomes: 'o' }
+/** A node held some of the jobs that are queued in a copy. */
+const IN_COPY: Readonly<Record<string, string>> = {
+  turn: TURN,
+  claimed_at_ms: 'case when j.settled_at_ms is null then null else j.claimed_at_ms end',
+}
+
+function jobColumns(): string {
+  const columns = tablesOf('jobs', 'sqlite').flatMap(({ table, names }) =>
+    names.map((name) => `${IN_COPY[name] ?? `${JOB_ROWS[table]}.${name}`} as ${name}`),
+  )
+  return columns.join(', ')
+}
+
+/** Returns the rows of each kind, without what differs between files or nodes. */
+export function rowsOf(path: string, only = { nowMs: 0, retentionMs: 0 }): Readonly<Record<Kind, Row[]>> {
   const { nowMs, retentionMs } = only
   const live = `(j.settled_at_ms is null or c.due_at_ms is not null
     or j.settled_at_ms + max(${retentionMs}, j.cache_ttl_s * 1000) > ${nowMs})`
+  const jobs = `jobs j join requests r using (seq) left join outcomes o using (seq) left join callbacks c using (seq)`
   return {
     accounts: all(path, 'select * from accounts order by name'),
     keys: all(path, 'select * from keys order by id'),
-    jobs: all(
-      path,
-      `select j.id, j.account, j.tier, j.model, j.status, ${TURN} as turn,
-         j.attempt, j.deaths, case when j.settled_at_ms is null then null else j.claimed_at_ms end as claimed_at_ms,
-         j.cache_ttl_s, j.input_tokens, j.has_callback, j.created_at_ms, j.priority, j.deadline_ms, j.reserved, j.settled_at_ms, r.messages, r.response_format, r.callback,
-         o.content, o.error, o.usage, o.receipt,
-         c.job_id, c.account as owed_to, c.lane, c.attempt as callback_attempt, c.tries, c.owed_since_ms, c.due_at_ms,
-         c.delivered_at_ms, c.failed_at_ms, c.attempts
-       from jobs j join requests r using (seq) left join outcomes o using (seq) left join callbacks c using (seq)
-       where ${live} order by j.id`,
+    jobs: all(path, `select ${jobColumns()} from ${jobs} where ${live} order by j.id`),
+    callbacks: all(path, `select c.* from ${jobs} where ${live} and c.seq is not null order by j.id`).map(
+      (row) => ({ ...row, seq: 0, node: null, under_way: 0 }),
     ),
-    answers: all(
+    cachedResponses: all(
       path,
       `select j.id, k.fingerprint, k.until_ms from kept_answers k join jobs j using (seq)
        where k.until_ms > ${nowMs} order by j.id`,
     ),
-    idempotency: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
+    idempotencyKeys: all(path, `select * from idempotency where until_ms > ${nowMs} order by account, key`),
     usage: all(path, 'select * from usage order by account, month, model'),
     files: all(path, 'select * from files order by id'),
+    filePieces: all(
+      path,
+      'select file_id, piece, hex(content) as content from file_pieces order by file_id, piece',
+    ),
     // The node that runs a batch is unknown in the other database.
     batches: all(path, 'select * from batches order by id').map((row) => ({ ...row, node: null })),
     batchLines: all(path, 'select * from batch_lines order by batch_id, line'),
-    filePieces: all(path, 'select file_id, piece, hex(content) from file_pieces order by file_id, piece'),
-    audit: all(path, 'select * from audit order by id'),
-    reruns: all(path, 'select * from reruns order by id'),
+    auditEntries: all(path, 'select * from audit order by id'),
+    reruns: all(path, 'select * from reruns order by id').map((row) => ({ ...row, taken_at_ms: null })),
     adminTokens: all(path, 'select * from admin_tokens order by id'),
   }
+}
+
+/** Returns the columns, as TABLE.COLUMN, that contain null or their default in every row of these. */
+export function emptyColumns(path: string, rows: Readonly<Record<Kind, readonly Row[]>>): string[] {
+  return KIND_NAMES.flatMap((kind) =>
+    tablesOf(kind, 'sqlite').flatMap(({ table, names }) => {
+      const defaults = all(path, `select name, dflt_value from pragma_table_info('${table}')`)
+      const defaultOf = new Map(defaults.map(({ name, dflt_value }) => [name, dflt_value]))
+      const isDefault = (name: string, value: unknown) =>
+        value === null || defaultOf.get(name) === (typeof value === 'string' ? `'${value}'` : String(value))
+      return names
+        .filter((name) => rows[kind].every((row) => isDefault(name, row[name])))
+        .map((name) => `${table}.${name}`)
+    }),
+  )
 }

@@ -17,48 +17,60 @@ export function weightOfSettlement({ outcome, receiptJson }: Settlement): number
   return 300 + contentLength + receiptJson.length
 }
 
-export const NEW_JOB_TYPES = [
-  'uuid',
-  'text',
-  'text',
-  'text',
-  'double precision',
-  'bigint',
-  'bigint',
-  'text',
-  'bigint',
-  'bigint',
-  ...STORED_TEXT_TYPES,
-  'text',
-  'text',
-] as const
-export const NEW_JOB_NAMES =
-  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
+type NewJobColumn<Value> = readonly [name: string, type: string, value: Value]
 
+const NEW_JOB_CELLS: readonly NewJobColumn<keyof Job | ((job: Job) => number)>[] = [
+  ['id', 'uuid', 'id'],
+  ['account', 'text', 'account'],
+  ['tier', 'text', 'tier'],
+  ['model', 'text', 'model'],
+  ['cache_ttl_s', 'double precision', (job) => job.cacheTtlMs / 1000],
+  ['input_tokens', 'bigint', 'inputTokens'],
+  ['created_at_ms', 'bigint', 'createdAtMs'],
+  ['priority', 'text', 'priority'],
+  ['deadline_ms', 'bigint', 'deadlineMs'],
+  ['reserved', 'bigint', 'reserved'],
+]
+const MESSAGES_NAMES = ['messages_zstd', 'messages_bytes', 'messages']
+const NEW_JOB_TEXTS: readonly NewJobColumn<'responseFormatJson' | 'callbackJson'>[] = [
+  ['response_format', 'text', 'responseFormatJson'],
+  ['callback', 'text', 'callbackJson'],
+]
+
+const nameOf = ([name]: NewJobColumn<unknown>) => name
+const typeOf = ([, type]: NewJobColumn<unknown>) => type
+export const NEW_JOB_TYPES = [
+  ...NEW_JOB_CELLS.map(typeOf),
+  ...STORED_TEXT_TYPES,
+  ...NEW_JOB_TEXTS.map(typeOf),
+]
+export const NEW_JOB_NAMES = [
+  ...NEW_JOB_CELLS.map(nameOf),
+  ...MESSAGES_NAMES,
+  ...NEW_JOB_TEXTS.map(nameOf),
+].join(', ')
+const cellValues = NEW_JOB_CELLS.map(([, , value]) => value)
+const textFields = NEW_JOB_TEXTS.map(([, , field]) => field)
+
+/** Every accepted job passes through this function, so it creates no closures. */
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
-  const deadlines: (number | null)[] = []
-  const priorities: (Priority | null)[] = []
-  const reserved: (number | null)[] = []
-  for (const { priority = null, deadlineMs = null, reserved: estimate = null } of jobs) {
-    priorities.push(priority)
-    deadlines.push(deadlineMs)
-    reserved.push(estimate)
+  const columns: unknown[] = []
+  for (const value of cellValues) {
+    columns.push(typeof value === 'function' ? jobs.map(value) : fieldOfAll(jobs, value))
   }
-  return [
-    jobs.map((job) => job.id),
-    jobs.map((job) => job.account),
-    jobs.map((job) => job.tier),
-    jobs.map((job) => job.model),
-    jobs.map((job) => job.cacheTtlMs / 1000),
-    jobs.map((job) => job.inputTokens),
-    jobs.map((job) => job.createdAtMs),
-    priorities,
-    deadlines,
-    reserved,
-    ...storedTextColumns(messages),
-    textArray(jobs.map((job) => job.responseFormatJson)),
-    textArray(jobs.map((job) => job.callbackJson)),
-  ]
+  columns.push(...storedTextColumns(messages))
+  for (const field of textFields) columns.push(textArray(fieldOfAll(jobs, field)))
+  return columns
+}
+
+/** The value is null for jobs without the field. */
+function fieldOfAll<Field extends keyof Job>(
+  jobs: readonly Job[],
+  field: Field,
+): (NonNullable<Job[Field]> | null)[] {
+  const values: (NonNullable<Job[Field]> | null)[] = []
+  for (const job of jobs) values.push(job[field] ?? null)
+  return values
 }
 
 export const SETTLEMENT_TYPES = [

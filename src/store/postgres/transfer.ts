@@ -59,6 +59,7 @@ async function rejectUnlessParley(url: string): Promise<void> {
 
 function postgresSource(connection: TransferConnection): TransferSource {
   return sourceOn({
+    store: 'postgres',
     dialect: POSTGRES,
     headTurn: sql`(
       select h.turn from open_jobs h where ${raw(isOnRoute('q.route', 'h.'))} order by h.route, h.turn, h.id limit 1)`,

@@ -16,6 +16,7 @@ import {
 import { requestBytes } from '../stored-bytes.ts'
 import { costOf } from './cost-caps.ts'
 import { nextTurn } from './fair-order.ts'
+import { insertInto, places, type ValuesOf } from './inserts.ts'
 import type { ServedFile } from './open-file.ts'
 import { read, sheddableWrite } from './operation.ts'
 import { findCached } from './response-cache.ts'
@@ -193,7 +194,7 @@ function storeJob(
   file.quotas.add(account, 1, requestBytes(messages, format, callback), reserved ?? 0)
 }
 
-function insertJob(file: ServedFile, values: readonly (string | number | null)[]): void {
+function insertJob(file: ServedFile, values: ValuesOf<typeof JOB_COLUMNS>): void {
   if (file.prepare(INSERT_JOB).run(...values).changes === 0) throw new UnknownAccount()
 }
 
@@ -205,16 +206,23 @@ function insertRequest(
   callback: string | null,
 ): void {
   const { plain, compressed, bytes } = storedText(messages, COMPRESS_FROM_BYTES)
-  file.prepare(INSERT_REQUEST).run(seq, plain ?? '', format, callback, compressed, bytes)
+  const values: ValuesOf<typeof REQUEST_COLUMNS> = [seq, plain ?? '', format, callback, compressed, bytes]
+  file.prepare(INSERT_REQUEST).run(...values)
 }
 
+const JOB_COLUMNS = [
+  ...(['id', 'seq', 'account', 'tier', 'model', 'status', 'turn', 'node', 'attempt', 'cache_ttl_s'] as const),
+  ...(['input_tokens', 'has_callback', 'created_at_ms', 'claimed_at_ms', 'settled_at_ms', 'route'] as const),
+  ...(['priority', 'deadline_ms', 'reserved'] as const),
+] as const
+const REQUEST_COLUMNS = [
+  ...(['seq', 'messages', 'response_format', 'callback', 'messages_zstd', 'messages_bytes'] as const),
+] as const
 /** The insert changes no row if the account does not exist. */
 const INSERT_JOB = `
-  insert into jobs (id, seq, account, tier, model, status, turn, node, attempt, deaths, cache_ttl_s,
-    input_tokens, has_callback, created_at_ms, claimed_at_ms, settled_at_ms, route, priority, deadline_ms, reserved)
-  select ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19 from accounts where name = ?3`
-const INSERT_REQUEST = `
-  insert into requests (seq, messages, response_format, callback, messages_zstd, messages_bytes) values (?, ?, ?, ?, ?, ?)`
+  insert into jobs (${JOB_COLUMNS.join(', ')}, deaths)
+  select ${places(JOB_COLUMNS)}, 0 from accounts where name = ?${JOB_COLUMNS.indexOf('account') + 1}`
+const INSERT_REQUEST = insertInto('requests', REQUEST_COLUMNS)
 const FIND_KEY = 'select fingerprint, job_ids, until_ms from idempotency where account = ? and key = ?'
 const insertKey = (otherwise: string) =>
   `insert or ${otherwise} into idempotency (account, key, fingerprint, job_ids, until_ms) values (?, ?, ?, ?, ?)`

@@ -2,6 +2,7 @@
 import { storedText } from '../compressed-text.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf } from '../rows.ts'
 import { outcomeBytes } from '../stored-bytes.ts'
+import { insertInto, type ValuesOf } from './inserts.ts'
 import type { OpenFile, ServedFile } from './open-file.ts'
 import { write } from './operation.ts'
 import { COMPRESS_FROM_BYTES } from './texts.ts'
@@ -68,7 +69,8 @@ export function storeOutcome(
   [status, content, error, usageJson, receipt, fingerprint, cachedUntilMs, nowMs]: OutcomeCells,
 ): void {
   const { plain, compressed, bytes: contentBytes } = storedText(content, COMPRESS_FROM_BYTES)
-  file.prepare(INSERT_OUTCOME).run(seq, plain, error, usageJson, receipt, compressed, contentBytes)
+  const values: OutcomeValues = [seq, plain, error, usageJson, receipt, compressed, contentBytes]
+  file.prepare(INSERT_OUTCOME).run(...values)
   if (fingerprint !== null) file.prepare(CACHE_RESPONSE).run(seq, fingerprint, cachedUntilMs)
   if (owesCallback) file.prepare(OWE_CALLBACK).run(seq, jobId, account, nowMs)
   file.usage.add({ account, model, failed: status === 'failed', usageJson, nowMs })
@@ -83,8 +85,11 @@ const END_ATTEMPT = `
   update jobs set status = ?, settled_at_ms = ?, node = null
   where id = ? and node = ? and attempt = ? and status = 'assigned' returning seq, has_callback, account, model, reserved`
 const EXISTS = 'select 1 from jobs where id = ?'
-const INSERT_OUTCOME = `
-  insert into outcomes (seq, content, error, usage, receipt, content_zstd, content_bytes) values (?, ?, ?, ?, ?, ?, ?)`
+const OUTCOME_COLUMNS = [
+  ...(['seq', 'content', 'error', 'usage', 'receipt', 'content_zstd', 'content_bytes'] as const),
+] as const
+type OutcomeValues = ValuesOf<typeof OUTCOME_COLUMNS>
+const INSERT_OUTCOME = insertInto('outcomes', OUTCOME_COLUMNS)
 const CACHE_RESPONSE = 'insert into kept_answers (seq, fingerprint, until_ms) values (?, ?, ?)'
 const OWE_CALLBACK =
   'insert into callbacks (seq, job_id, account, owed_since_ms, due_at_ms) values (?1, ?2, ?3, ?4, ?4)'

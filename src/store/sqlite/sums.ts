@@ -8,6 +8,7 @@ import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { outcomeBytesOf, requestBytesOf } from '../stored-bytes.ts'
 import type { UsageKey, UsageRecord } from '../usage-store.ts'
+import { places, type ValuesOf } from './inserts.ts'
 
 type Statements = Pick<DatabaseSync, 'prepare'>
 
@@ -57,20 +58,9 @@ export class UsageSums {
     for (const sums of this.#sums.values()) {
       const { account, month, model, jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens, cost } =
         sums
-      file
-        .prepare(ADD_USAGE)
-        .run(
-          account,
-          month,
-          model,
-          jobs,
-          failedJobs,
-          cacheHits,
-          calls,
-          inputTokens,
-          outputTokens,
-          cost ?? null,
-        )
+      const counts = [jobs, failedJobs, cacheHits, calls, inputTokens, outputTokens] as const
+      const values: ValuesOf<typeof USAGE_COLUMNS> = [account, month, model, ...counts, cost ?? null]
+      file.prepare(ADD_USAGE).run(...values)
     }
     this.#sums.clear()
   }
@@ -90,9 +80,12 @@ export class UsageSums {
   }
 }
 
+const USAGE_COLUMNS = [
+  ...(['account', 'month', 'model', 'jobs', 'failed_jobs', 'cache_hits', 'calls'] as const),
+  ...(['input_tokens', 'output_tokens', 'cost'] as const),
+] as const
 export const ADD_TO_USAGE = {
-  insert:
-    'insert into usage (account, month, model, jobs, failed_jobs, cache_hits, calls, input_tokens, output_tokens, cost)',
+  insert: `insert into usage (${USAGE_COLUMNS.join(', ')})`,
   onConflict: `on conflict do update set jobs = jobs + excluded.jobs, failed_jobs = failed_jobs + excluded.failed_jobs,
     cache_hits = cache_hits + excluded.cache_hits, calls = calls + excluded.calls,
     input_tokens = min(input_tokens + excluded.input_tokens, ${MAX_TOKENS}),
@@ -101,7 +94,7 @@ export const ADD_TO_USAGE = {
 }
 /** `total` returns a float. An integer could overflow, because this adds up all models. */
 const COST_OF_MONTH = 'select total(cost) as cost from usage where account = ? and month = ?'
-const ADD_USAGE = `${ADD_TO_USAGE.insert} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ${ADD_TO_USAGE.onConflict}`
+const ADD_USAGE = `${ADD_TO_USAGE.insert} values (${places(USAGE_COLUMNS)}) ${ADD_TO_USAGE.onConflict}`
 
 interface Change {
   openJobs: number

@@ -59,6 +59,7 @@ function openLocked<T>(path: string, prepare: (db: DatabaseSync, lock: DatabaseS
 
 function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
   return sourceOn({
+    store: 'sqlite',
     dialect: SQLITE,
     headTurn: sql`(
       select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
