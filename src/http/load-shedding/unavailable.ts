@@ -1,7 +1,9 @@
 /**
  * Defines the 503 errors of a server that is overloaded or has lost its database. They mean that nothing was created, with one
- * exception: on Postgres, if the outcome of a commit stays unknown for 20 s (`store/postgres/unknown-commit.ts`), the jobs may
- * have been created. The table lists the limits that cause these errors.
+ * exception: on Postgres, if the outcome of a commit stays unknown for 20 s (`store/postgres/unknown-commit.ts`), the write may
+ * have been stored.
+ *
+ * These limits cause them:
  *
  * | what is full | decided in | setting |
  * |---|---|---|
