@@ -79,7 +79,7 @@ const STATUSES: Readonly<Record<string, string>> = {
   429: 'a rate limit is reached; wait for `Retry-After`',
   431: 'the headers are too large',
   500: 'a bug in Parley',
-  503: 'the server is overloaded, stopping, or without its database; nothing was changed; wait for `Retry-After`',
+  503: 'the server is overloaded, stopping, or without its database; wait for `Retry-After`. Nothing was changed, unless Postgres failed during the commit: then the request may have succeeded. With an `Idempotency-Key` it can be repeated safely',
 }
 
 export function apiPage(native: ApiDocument, v1: ApiDocument): string {

@@ -296,7 +296,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
       name: 'time of a call',
       unit: 's',
       setting: 'upstreams.NAME.call_timeout_seconds',
-      beyond: 'the call is repeated, then sent to the next target',
+      beyond: 'the next target is called; after the last one, all are called again',
       metric: 'parley_upstream_calls_total',
     },
     { name: 'response', fixed: mebibytes(MAX_ANSWER_BYTES), beyond: 'the job fails with `model_error`' },

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-import { filesPage } from '../scripts/files-page.ts'
+import { filesPage, sourceFiles } from '../scripts/files-page.ts'
 import { limitsPage } from '../scripts/limits-page.ts'
 import { settingsJsonSchema, settingsPage } from '../scripts/settings-page.ts'
 import {
@@ -229,6 +229,10 @@ test('every file of the program says its job first', () => {
     ({ text }) => !text.replace(/^#!.*\n/, '').startsWith('/**'),
   )
   assertNone(wrong)
+})
+
+test('the first paragraph of a file is complete without the list after it (docs/internals/files.md)', () => {
+  assertNone(sourceFiles().filter(({ job }) => job.endsWith(':')))
 })
 
 test('names say what things are', () => {

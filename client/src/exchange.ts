@@ -1,4 +1,8 @@
-/** Sends a request to the server, retries it, and reads the response. All requests of the client are sent here. */
+/**
+ * Sends a request to the server, decides whether to retry it, and reads the response. Only temporary failures are retried, and
+ * only if a repeated request changes nothing; after a Retry-After above two minutes, the call fails. All requests of the client
+ * are sent here.
+ */
 import type { WithResponse } from './api-promise.ts'
 import { backoffMs, retryAfterS } from './backoff.ts'
 import { type Clock, pause, withTimeout } from './clock.ts'

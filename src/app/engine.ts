@@ -3,7 +3,7 @@
  * threads or the network are parameters, so that the simulation (`test/simulation/`) can replace them.
  */
 import { type Clock, wholeMs } from '../clock.ts'
-import { addressRulesOf, exactCountThresholds, tiersOf } from '../config/conversions.ts'
+import { addressRulesOf, exactCountThresholds, idempotencySeconds, tiersOf } from '../config/conversions.ts'
 import { jobIdMaker } from '../job/job-id.ts'
 import { Tiers } from '../job/tier.ts'
 import { CostCapQueue } from '../queue/cost-cap-queue.ts'
@@ -98,8 +98,7 @@ export function createEngine(parts: EngineParts) {
     onQuotaReached: metrics.quotaReached,
     clock,
     ...(isTracing() && { traceparent: activeTraceparent }),
-    // An idempotency key is useless once its jobs have expired.
-    idempotencyMs: Math.min(wholeMs(settings.limits.idempotency_seconds), retentionMs),
+    idempotencyMs: wholeMs(idempotencySeconds(settings)),
   })
   const retention = retentionLoop({
     store,

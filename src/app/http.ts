@@ -4,6 +4,7 @@ import type { Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { AuditLog } from '../admin/audit-log.ts'
 import { type Clock, wholeMs } from '../clock.ts'
+import { idempotencySeconds } from '../config/conversions.ts'
 import type { Configuration } from '../config/load.ts'
 import { maskedDatabase, maskedSettings } from '../config/masked.ts'
 import type { Settings } from '../config/settings.ts'
@@ -214,7 +215,7 @@ async function addRoutes(app: FastifyInstance, parts: RouteParts): Promise<void>
       store,
       clock,
       retentionSeconds,
-      idempotencySeconds: Math.min(settings.limits.idempotency_seconds, retentionSeconds),
+      idempotencySeconds: idempotencySeconds(settings),
       bodyBytes,
       batchBodyBytes,
       currency: settings.currency ?? null,

@@ -1,6 +1,7 @@
 /**
  * One of a node's two delivery queues: takes due callbacks from the store while slots are free, and sends each when its
- * receiver has capacity. Until then, a callback waits on this node or is deferred in the store.
+ * receiver has capacity. Until then, a callback waits on this node or is deferred in the store. A callback that is overdue fails
+ * if its receiver keeps failing. `concurrency-limits.ts` has the limits.
  */
 import type { Clock } from '../clock.ts'
 import type { CallbackStore, DeliveryQueueName, DueCallback, TakenBefore } from '../store/callback-store.ts'

@@ -1,4 +1,8 @@
-/** Decides when a callback is attempted again: by the schedule, by the receiver's Retry-After, or not at all. */
+/**
+ * Decides when a callback is attempted again: by the schedule, but not before the receiver's Retry-After. It fails after
+ * the last attempt of the schedule, or after a 410. Also decides for how long a callback may be pending; `delivery-queue.ts`
+ * fails it after that.
+ */
 import { wholeMs } from '../clock.ts'
 import type { PostResult } from '../net/post.ts'
 import type { CallbackNext } from '../store/callback-store.ts'

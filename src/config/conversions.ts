@@ -43,6 +43,11 @@ export function exactCountThresholds({ models }: Settings): ReadonlyMap<string, 
   )
 }
 
+/** An Idempotency-Key is not remembered longer than its jobs are stored. */
+export function idempotencySeconds({ limits, jobs }: Settings): number {
+  return Math.min(limits.idempotency_seconds, jobs.retention_seconds)
+}
+
 /** The networks are valid, because loading the configuration has checked them. */
 export function addressRulesOf({ callbacks }: Settings): AddressRules {
   const read = readNetworks(callbacks.allow_networks)

@@ -1,7 +1,7 @@
 /**
  * Sends large responses within the byte budget, because a response stays in memory until its client has read it. An account
- * whose unread responses fill its part of the budget gets 503 instead of further ones. Small responses fit into the buffers of
- * the operating system and are always sent.
+ * whose unread responses fill its part of the budget gets 503, or 202 with the job ID if it waits for a new job. Small responses
+ * fit into the buffers of the operating system and are always sent.
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'

@@ -1,4 +1,4 @@
-/** GET /api/v1/messages lists the caller's jobs without their contents. With `ids`, it returns these jobs. */
+/** GET /api/v1/messages lists the caller's jobs without their contents. With `ids`, `read-jobs.ts` answers. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { jobIdMs, leastJobId, readJobId } from '../job/job-id.ts'
 import { type Include, type MetadataById, usageView } from '../job/job-record.ts'

@@ -1,4 +1,7 @@
-/** Reads jobs (SPEC §4.2). A read can wait until jobs have finished on any node. */
+/**
+ * Reads one job, or up to a hundred, as many as fit into 8 MiB (SPEC §4.2). A read can wait until jobs have finished on any
+ * node.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Clock, wholeMs } from '../clock.ts'
 import {

@@ -1,5 +1,8 @@
 /**
- * Receives the bodies of requests within the byte budget, each into one buffer. The server calls, in this order:
+ * Receives the bodies of requests within the byte budget, each into one buffer. Large bodies of an account that has used up its
+ * part get 503 before they are read.
+ *
+ * The server calls, in this order:
  *
  * 1. `admit`, before any of the body is read. If the body is large and its account has used up its part of the budget, the
  * caller gets 503, and the body is never in memory.

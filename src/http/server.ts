@@ -1,4 +1,7 @@
-/** Creates the HTTP server: everything that happens to a request before and after the handler of its route. */
+/**
+ * Creates the HTTP server: everything that happens to a request before and after the handler of its route, and which response a
+ * thrown exception becomes.
+ */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'

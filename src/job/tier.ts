@@ -1,4 +1,4 @@
-/** Tiers: the limits and permissions of accounts (SPEC §8), and their weight in the fair order. */
+/** Tiers: the limits and permissions of accounts (docs/limits.md), and their weight in the fair order. */
 import type { Priority } from './priority.ts'
 
 export interface Tier {

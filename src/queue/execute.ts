@@ -360,9 +360,7 @@ class Execution {
       ...(this.#omittedCalls > 0 && { calls_omitted: this.#omittedCalls }),
       ...(this.#repair && { repair: this.#repair }),
     }
-    // A cached answer does not record that it was truncated, so a truncated answer must not be cached.
-    const fingerprint = this.#isCut ? null : this.#fingerprint
-    const cache = cacheEntry(outcome, fingerprint, this.#job, this.#options.clock.nowMs())
+    const cache = cacheEntry(outcome, this.#isCut, this.#fingerprint, this.#job, this.#options.clock.nowMs())
     return { outcome, usage, receipt, cache }
   }
 }

@@ -71,16 +71,18 @@ export function cachedResult(contentJson: string | null, { reserved }: Job): Exe
 }
 
 /**
- * Returns what to cache; null if the job has no answer or does not use the cache.
+ * Returns what to cache; null if the job has no answer or does not use the cache. A cached answer does not record that it was
+ * truncated, so a truncated answer is not cached.
  * @param fingerprint null if the job does not use the cache
  */
 export function cacheEntry(
   outcome: Outcome,
+  isCut: boolean,
   fingerprint: string | null,
   { cacheTtlMs }: Job,
   nowMs: number,
 ): ExecutionResult['cache'] {
-  if (fingerprint === null || outcome.status !== 'completed') return null
+  if (fingerprint === null || isCut || outcome.status !== 'completed') return null
   return { fingerprint, untilMs: nowMs + cacheTtlMs }
 }
 

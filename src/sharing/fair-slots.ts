@@ -1,5 +1,6 @@
 /**
- * Shares slots between accounts, such as those of an upstream. At most `limit` are held at once.
+ * Shares slots between accounts, such as those of an upstream: which account gets the next one, and how many one account may
+ * hold. Of a node's slots, that is all but a sixteenth (`reserveOf`). At most `limit` are held at once.
  *
  * - The next free slot goes to the waiting account that holds fewest slots divided by its weight, and among equals to the one
  *   that released a slot longest ago. Within an account, first come, first served. So an account with many waiting requests

@@ -1,5 +1,5 @@
 /**
- * Lets both stores run the same SQL. Guarantees:
+ * Lets both stores run the same SQL, with guarantees about values, statements and transactions.
  *
  * - Values never become part of the text: each is a parameter, and each store writes its own placeholders.
  * - SQL can contain other SQL. The text never depends on values, so a store can prepare a statement by its text.

@@ -1,5 +1,6 @@
 /**
- * The storage contract, which every store implements. This file has the life of a job; the other parts are next to it:
+ * The storage contract, which every store implements: its guarantees, and the methods for the life of a job. The other parts
+ * are next to this file.
  *
  * - `account-store.ts`: accounts, their keys and secrets, and admin tokens
  * - `callback-store.ts`: pending callbacks, and how operators see and replay them
@@ -18,8 +19,10 @@
  * Guarantees of every method:
  * - Each call is atomic: it happens completely or not at all.
  * - A write that resolved is durable: it survives a power cut.
- * - A write that rejected with `StoreUnavailable` may be tried again; a rejected `accept` has stored nothing. A write that
- *   rejected with `WriteRejected` has changed nothing, and has not harmed the writes that were committed together with it.
+ * - A write that rejected with `StoreUnavailable` may be tried again. A rejected `accept` has stored nothing, except on
+ *   Postgres if the outcome of its commit stayed unknown for 20 s: then it may have stored its jobs.
+ * - A write that rejected with `WriteRejected` has changed nothing, and has not harmed the writes that were committed together
+ *   with it.
  * - Callers make single calls. The store commits calls that arrive together in one transaction, in their order.
  * - The caller passes the time. A store uses no clock, except the database's for leases.
  */

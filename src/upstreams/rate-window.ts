@@ -1,7 +1,9 @@
 /**
  * Updates the state of a *rate* (a limit of requests and tokens per minute): what was sent in the last minute, and what nodes
- * hold and have not sent yet. A single node keeps the state in memory; several nodes share it as JSON in the database
- * (app/upstreams.ts). If the estimates of tokens are right:
+ * hold and have not sent yet. It decides how much a node gets now. A single node keeps the state in memory; several nodes share
+ * it as JSON in the database (app/upstreams.ts).
+ *
+ * If the estimates of tokens are right:
  *
  * - All nodes together never exceed the limits within 60 s, whether the server counts in fixed or in sliding minutes.
  * - After a pause, at most a sixth of a minute's limit and one more request are granted at once, because servers also limit

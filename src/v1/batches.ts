@@ -203,7 +203,5 @@ const tooManyBatches = () =>
   new V1Error(
     429,
     `An account may have ${MAX_OPEN_BATCHES} batches that have not ended. Wait until one has.`,
-    {
-      shouldRetry: false,
-    },
+    { code: 'insufficient_quota', shouldRetry: false },
   )

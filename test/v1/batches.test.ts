@@ -559,6 +559,17 @@ onEachStore(() => {
     assert.equal((await create(2)).id, others[1]?.id)
   })
 
+  test('a batch beyond the number of open ones is 429 insufficient_quota, which clients do not retry', async (t) => {
+    const { openai, parley } = await start(t)
+    const { input_file_id } = await run(t, openai, [chatLine('a')])
+    t.mock.method(parley.store, 'createBatch', async () => null)
+    const create = openai.batches.create({ input_file_id, endpoint: CHAT, completion_window: '24h' })
+    await assert.rejects(create, ({ status, code, headers }) => {
+      assert.deepEqual([status, code, headers.get('x-should-retry')], [429, 'insufficient_quota', 'false'])
+      return true
+    })
+  })
+
   test('while a node of an earlier version is alive, batches are refused', async (t) => {
     const { openai, parley } = await start(t, {})
     if (!isPostgres(parley.database)) return t.skip('a file has one node')

@@ -1,7 +1,8 @@
 /**
  * Keeps the journal of a `parley batch` run, a file next to the results to which lines of JSON are only appended. Each batch is
  * recorded durably before it is sent, so after a crash the journal shows which batches the server may have. They can be sent
- * again safely: for the same Idempotency-Key, the server returns the existing jobs.
+ * again safely while the server remembers their Idempotency-Keys, because it then returns the existing jobs. `run.ts` checks
+ * this.
  */
 import {
   closeSync,

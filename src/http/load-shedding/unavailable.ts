@@ -1,5 +1,9 @@
 /**
- * Defines the 503 errors of an overloaded server. All of them mean that nothing was created. These limits cause them:
+ * Defines the 503 errors of a server that is overloaded or has lost its database. They mean that nothing was created, with one
+ * exception: on Postgres, if the outcome of a commit stays unknown for 20 s (`store/postgres/unknown-commit.ts`), the write may
+ * have been stored.
+ *
+ * These limits cause them:
  *
  * | what is full | decided in | setting |
  * |---|---|---|

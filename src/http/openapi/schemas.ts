@@ -168,7 +168,8 @@ export const ERRORS: ErrorResponses = {
   500: { name: 'InternalServerError', description: 'Internal server error.', example: internalError() },
   503: {
     name: 'ServiceUnavailable',
-    description: 'Temporarily unavailable. Nothing was created or changed. See Retry-After.',
+    description:
+      'Temporarily unavailable. See Retry-After. Nothing was created or changed, unless Postgres failed during the commit: then the request may have succeeded. With an Idempotency-Key it can be repeated safely.',
     headers: RETRY_AFTER,
     example: unavailable(),
   },

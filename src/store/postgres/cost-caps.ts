@@ -1,4 +1,7 @@
-/** Cost caps in Postgres: which requests would exceed them, and the jobs that wait for the budget of their account. */
+/**
+ * Cost caps in Postgres: the function that finds which requests exceed the cap of their account, and the jobs that wait for the
+ * budget of their account. `accept.ts` compares; `queue/job-creator.ts` decides whether jobs may wait.
+ */
 import { monthOf } from '../../job/month.ts'
 import { numberOf, type Row, textOf, textOrNull } from '../rows.ts'
 import { BUDGET_QUEUES, type BudgetedJobs, type CostCapStore, type JobOverBudget } from '../usage-store.ts'

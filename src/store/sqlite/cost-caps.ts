@@ -1,6 +1,6 @@
 /**
  * Computes what counts towards the cost cap of an account in SQLite, and queues the jobs that wait for the budget of their
- * account.
+ * account. `accept.ts` compares; `queue/job-creator.ts` decides whether jobs may wait.
  */
 import { monthOf } from '../../job/month.ts'
 import {
