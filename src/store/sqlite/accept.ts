@@ -126,8 +126,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 }
 
 /**
- * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise, returns the result
- * for a request that repeats an earlier one.
+ * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise returns the result
+ * of the request, which repeats an earlier one or conflicts with it.
  */
 function rememberKey(
   file: ServedFile,

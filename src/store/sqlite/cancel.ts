@@ -1,6 +1,6 @@
 /**
- * Cancels jobs in SQLite. Commands cancel jobs in their own process, so the table `cancelled_jobs` informs the server
- * which executions to stop.
+ * Cancels jobs in SQLite. Commands cancel jobs in their own process, so the table `cancelled_jobs` informs the server which
+ * executions to stop.
  */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'

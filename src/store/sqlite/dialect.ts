@@ -1,6 +1,4 @@
-/**
- * Implements for SQLite what differs in the SQL that both stores share. Rows of the same job have the same row number, `seq`.
- */
+/** Contains the parts of the shared SQL that are different for SQLite. Rows of the same job have the same row number, `seq`. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { IS_JOB } from '../job-rows.ts'
