@@ -122,7 +122,7 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** The step writes the results of these jobs to the files. */
+  /** `output` and `errors` contain the results of these jobs. */
   readonly endedJobIds: readonly string[]
   /** The step deletes these idempotency keys, which the batch no longer needs. */
   readonly forgottenKeys: readonly string[]

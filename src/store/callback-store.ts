@@ -119,7 +119,10 @@ export type CallbackNext =
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
 export interface CallbackAttempt {
-  /** Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt. */
+  /**
+   * Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt, or if the log became
+   * too long.
+   */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number

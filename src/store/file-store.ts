@@ -21,7 +21,7 @@ export interface FileStore {
 
   /**
    * Returns false and stores nothing if the file is complete or was deleted. The first piece has the number 0. A second call
-   * with the same number rejects.
+   * with the same number stores nothing.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
