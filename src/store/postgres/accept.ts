@@ -135,7 +135,8 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * Stores all acceptances or none, except those that it leaves out. They must be from one node and have different keys.
+ * Stores acceptances in one statement, except those that it leaves out, whose key is taken, or that would exceed their cost
+ * cap. They must be from one node and have different keys.
  * @param mode `uncached` leaves out acceptances whose jobs may have cached responses, and is otherwise like `first`
  * @param found the function sets `cached` if there were cached responses
  */

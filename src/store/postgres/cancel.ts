@@ -1,4 +1,4 @@
-/** Cancels jobs in Postgres, and reports them to the nodes that hold them. */
+/** Cancels jobs in Postgres, and reports them to the nodes that hold them or have pending responses for them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'

@@ -236,7 +236,7 @@ const NAMES = new Map<string, string>()
 /** The operation may have run, or may still be running, because the connection broke. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
-/** The database rolled the operation back in favour of another one. `Database` retries it at once. */
+/** The operation had no effect, because of a concurrent operation or a stale plan. `Database` retries it at once. */
 export class Overruled extends StoreUnavailable {}
 
 /** These SQLSTATE codes mean a deadlock, a serialization failure, and a plan that a migration has made stale. */

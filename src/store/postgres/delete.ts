@@ -120,7 +120,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** A second call may find more usage to move, so the usage is moved as deltas. */
+/** The usage is moved as deltas, because an earlier call may have moved usage to the same name. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",

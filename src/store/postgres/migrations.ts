@@ -1,8 +1,8 @@
 /**
  * The Postgres schema, as a list of migrations. A released migration is never changed; add a new one instead.
  *
- * `jobs` (conversations) and `outcomes` only get new rows. Their partitions follow the time in the job's ID, and each is
- * dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
+ * Rows of `jobs` (conversations) and `outcomes` are never updated. Their partitions follow the time in the job's ID, and each
+ * is dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
  * held. So settling a job never rewrites its conversation, and vacuum has only a small table to process.
  */
 import { COST_CAPS_MIGRATION } from './cost-caps.ts'

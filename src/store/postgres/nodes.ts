@@ -183,7 +183,7 @@ const RECORD_STARTS: Statement = {
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
-/** A later crash counts against a job only if the start of the job was recorded. */
+/** The first crash of a job counts. A later crash counts only if the start of the job was recorded. */
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**

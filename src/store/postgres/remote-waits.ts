@@ -18,7 +18,7 @@ interface Waiting {
 export class RemoteWaits {
   readonly #steadyMs: () => number
   readonly #maxJobs: number
-  /** The job that was announced first comes first. */
+  /** The job whose last announcement is the oldest comes first. */
   readonly #byJob = new Map<string, Waiting>()
   readonly #recent: string[] = []
   #endedCount = 0
