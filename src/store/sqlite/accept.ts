@@ -160,7 +160,7 @@ function findEarlier(
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** Jobs of a batch follow each other, so the first one on a route determines the turns of the others. */
+/** Jobs of a batch follow each other, so the turn of the first job on a route determines the turns of the others. */
 type NextTurns = Map<string, number>
 
 function storeJob(

@@ -91,7 +91,7 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
-  /** The storage thread runs one write at a time, so no lock is needed. */
+  /** Each write transaction locks the whole file, so no other lock is needed. */
   lockAccount: () => sql`select 1`,
   lockOpenJob: (jobId) =>
     sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,

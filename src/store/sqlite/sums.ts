@@ -1,6 +1,6 @@
 /**
  * Sums the usage and the changes of quotas in memory until the end of a transaction. So a group of a thousand jobs of one
- * account changes only two rows.
+ * account and model changes only two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
