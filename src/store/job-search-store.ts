@@ -69,7 +69,9 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** The time is null if the job was never claimed, or if it had not finished when it was copied from another database. */
+  /**
+   * The time is null if the job was never claimed, or if it was copied to another database, unfinished, after its last claim.
+   */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number

@@ -31,7 +31,7 @@ const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** The statement is repeated after the connection broke, so a second run must do no harm, and return a correct result. */
+  /** The statement is repeated if the connection breaks, so a second run must do no harm, and return a correct result. */
   readonly repeatable?: true
 }
 
