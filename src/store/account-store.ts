@@ -23,7 +23,9 @@ export interface AccountStore {
   /** Revokes a key permanently. A second call changes nothing. */
   revokeKey(keyId: string, nowMs: number): Promise<RevokeResult>
 
-  /** Creates a key with the account, label and lifetime of another one, which expires after its grace time or earlier. */
+  /**
+   * Creates a key with the account, label and lifetime of the key `keyId`. That key then expires after `graceMs`, or earlier.
+   */
   rotateKey(rotation: KeyRotation): Promise<RotatedKey>
 
   /** Records that the keys were used in the hour that starts at `hourMs`, unless a later hour is already recorded. */
@@ -38,10 +40,10 @@ export interface AccountStore {
   /** Null ends the suspension. A suspended account keeps its earlier time. Returns false if the account does not exist. */
   suspend(account: string, sinceMs: number | null): Promise<boolean>
 
-  /** Does not change other caps. Returns false if the account does not exist. */
+  /** Does not change caps that are absent from `caps`. Returns false if the account does not exist. */
   setCaps(account: string, caps: Partial<OwnCaps>): Promise<boolean>
 
-  /** Applies to jobs that are created from now on. Returns false if the account does not exist. */
+  /** Existing jobs keep their callbacks. Returns false if the account does not exist. */
   setWebhook(account: string, url: string | null): Promise<boolean>
 
   /** Returns null if the account does not exist. */
@@ -62,7 +64,7 @@ export type OwnCap = number | 'none' | null
 export interface OwnCaps {
   readonly monthlyJobs: OwnCap
   readonly monthlyTokens: OwnCap
-  /** The unit is a millionth of the currency. If absent, the tier's cap applies. */
+  /** The unit is a millionth of the currency. When caps are read, this is absent instead of null. */
   readonly monthlyCost?: OwnCap
   readonly openJobs: OwnCap
   readonly storedBytes: OwnCap

@@ -105,9 +105,7 @@ function readAccount(row: Row): AccountRecord {
   }
 }
 
-/**
- * A node of another version may have stored a name that this version does not know. `Tiers.of` treats it as the smallest tier.
- */
+/** The settings of this node may lack this tier. `Tiers.of` then returns a tier that permits no model. */
 export function readTier(row: Row): string {
   return textOf(row, 'tier')
 }
@@ -194,9 +192,9 @@ export const keyOperations = ({ isOneOf }: Dialect) => ({
     if (numberOrNull(row, 'revoked_at_ms') !== null || endsMs <= nowMs) return { kind: 'not active' }
     const oldExpiresAtMs = Math.min(endsMs, nowMs + graceMs)
     const [account, label] = [textOf(row, 'account'), textOrNull(row, 'label')]
-    // A key that was rotated before expires with its grace time, which began when a newer key was created. The new key must get
-    // the lifetime of that newer key. The grace time identifies it: this is a multiple of 12 s, because it is given in minutes
-    // or hundredths of an hour, so an unrelated key hardly ever fits to the millisecond.
+    // If the key was rotated before, it usually expires when its grace time ends. That time began when a newer key was created,
+    // and the new key must get the lifetime of that newer key. The grace time identifies it: this is a multiple of 12 s,
+    // because it is given in minutes or hundredths of an hour, so an unrelated key hardly ever fits to the millisecond.
     const [lasting = row] =
       expiresAtMs === null
         ? []

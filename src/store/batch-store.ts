@@ -1,6 +1,6 @@
 /**
  * Batches of accounts: the part of the storage contract behind `/v1/batches`. A batch reads its lines from a file and writes
- * their results to files. While it is open, one node owns it. One write stores each step of a batch: results of lines, the
+ * their results to files. At most one node owns an open batch. One write stores each step of a batch: results of lines, the
  * position in the input, and the new state. So a crash neither loses nor duplicates results.
  */
 import type { OwnCaps } from './account-store.ts'
@@ -9,18 +9,22 @@ export const OPEN_STATUSES = ['validating', 'in_progress', 'cancelling'] as cons
 export const ENDED_STATUSES = ['completed', 'failed', 'expired', 'cancelled'] as const
 export type BatchStatus = (typeof OPEN_STATUSES | typeof ENDED_STATUSES)[number]
 
-/** Batches that fail at once count in no quota, and each may store 256 KiB of problems. */
+/**
+ * `createBatch` deletes old batches of an account that has more than this many. Batches that fail at once count in no quota,
+ * and each may store 256 KiB of problems.
+ */
 export const MAX_STORED_BATCHES = 10_000
 
 export interface BatchStore {
   /**
    * Returns the ID of the batch. Returns null and stores nothing if the account already has `maxOpen` open batches. A second
-   * call with the same ID rejects.
+   * call with the same ID stores nothing.
    *
    * If the request may be a retry, `retriedSinceMs` is set. If the account has created a batch with the same file, endpoint and
-   * description since then, this returns its ID and stores nothing, unless that batch failed or was cancelled.
+   * `aboutJson` since then, this returns its ID and stores nothing, unless that batch failed or was cancelled.
    *
-   * If the account then has more than `maxStored` batches, this deletes up to two of the oldest, but never an open batch.
+   * If the account then has more than `maxStored` batches, this deletes up to two of those that are older than the newest
+   * `maxStored`, but no open batch.
    */
   createBatch(
     batch: NewBatch,
@@ -36,13 +40,16 @@ export interface BatchStore {
   /** Returns batches, newest first. */
   listBatches(search: BatchSearch): Promise<StoredBatch[]>
 
-  /** Requests the cancellation, unless the batch is already ending, and returns the new state. */
+  /**
+   * Requests the cancellation, unless the batch has ended or is being cancelled. Returns the batch afterwards; null if the
+   * account has no such batch.
+   */
   cancelBatch(account: string, batchId: string, nowMs: number): Promise<StoredBatch | null>
 
   /**
-   * Assigns up to `limit` open batches without a live owner to this node, oldest first, and the oldest open batch of each
-   * account, so that no account waits for batches of others. Returns all open batches that the node then owns. Two live nodes
-   * never own the same batch.
+   * Assigns open batches without a live owner to this node: the oldest `limit` of them, and those that are the oldest open
+   * batch of their account, for up to 400 accounts. So an account hardly waits for batches of others. Returns all open batches
+   * that the node then owns. Two live nodes never own the same batch.
    */
   claimBatches(node: string, limit: number): Promise<StoredBatch[]>
 
@@ -53,7 +60,8 @@ export interface BatchStore {
   requestsOf(jobIds: readonly string[]): Promise<JobRequest[]>
 
   /**
-   * Returns false and stores nothing unless the node owns the batch and `step` has its current version. Adds 1 to the version.
+   * Returns false and stores nothing unless the batch is open, the node owns it, and `step` has its current version. Adds 1 to
+   * the version.
    */
   advanceBatch(step: BatchStep): Promise<boolean>
 
@@ -73,7 +81,7 @@ export interface NewBatch {
   /** The store does not interpret this text. */
   readonly aboutJson: string
   readonly createdAtMs: number
-  /** No line runs after this time. */
+  /** Lines that have not finished by this time expire. */
   readonly deadlineMs: number
 }
 
@@ -115,9 +123,9 @@ export interface BatchStep {
   readonly status: BatchStatus
   readonly progressJson: string
   readonly started: readonly BatchLine[]
-  /** The step writes the results of these jobs to the files. */
+  /** `output` and `errors` contain the results of these jobs. */
   readonly endedJobIds: readonly string[]
-  /** The batch no longer needs these idempotency keys. */
+  /** The step deletes these idempotency keys, which the batch no longer needs. */
   readonly forgottenKeys: readonly string[]
   readonly output: FileExtension | null
   readonly errors: FileExtension | null
@@ -125,7 +133,7 @@ export interface BatchStep {
   readonly end: BatchEnd | null
 }
 
-/** The file is created if it does not exist. */
+/** The content is appended to the file of the batch. If there is none yet, it is created with this ID. */
 export interface FileExtension {
   readonly fileId: string
   readonly content: Uint8Array

@@ -1,4 +1,4 @@
-/** Searches for open batches do not read the many ended ones, which are stored for weeks. */
+/** Searches for open batches do not read the many batches that have ended, which are stored for weeks. */
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'

@@ -24,11 +24,14 @@ import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql
 
 const COLUMNS = sql`id, account, version, status, endpoint, input_file_id, output_file_id, error_file_id, about, progress,
   created_at_ms, deadline_ms, cancelling_at_ms`
-/** Equals the condition of the partial indexes. Otherwise the database would not use them. */
+/** Equals the condition of the partial index `batches_open`. Otherwise the database would not use that index. */
 const IS_OPEN = sql`remove_at_ms is null`
 /** Orders by ID without the index of IDs, which also contains the many batches that have ended. */
 const OPEN_IN_ORDER = sql`id || ''`
-/** A node runs the oldest batch of at most this many accounts beyond its limit. Each may take 256 KiB of memory. */
+/**
+ * Beyond its limit, a node runs the oldest batches of at most this many accounts, because each batch may take 256 KiB of
+ * memory.
+ */
 const MAX_OLDEST = 400
 
 export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockAccount }: Dialect) => ({
@@ -41,8 +44,8 @@ export const batchOperations = ({ idsOf, isOneOf, job, joinJob, liveNodes, lockA
     const { id, account, endpoint, inputFileId, aboutJson, createdAtMs, deadlineMs } = batch
     yield lockAccount(account)
     if (retriedSinceMs !== null) {
-      // The time in the ID is compared, because SQLite reads a whole row to find `created_at_ms` behind the problems of a large
-      // batch.
+      // The time in the ID is compared, because in SQLite `created_at_ms` comes after the problems of the batch, which may be
+      // large.
       const [earlier] = yield sql`
         select id from batches where account = ${account} and id >= ${leastJobId(retriedSinceMs)}
           and input_file_id = ${inputFileId} and endpoint = ${endpoint} and about = ${aboutJson}

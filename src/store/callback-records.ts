@@ -38,7 +38,10 @@ export const callbackRecordOperations = (dialect: Dialect) => {
     where c.job_id is not null and ${condition}`
 
   return {
-    /** Payloads can be large and many, so they are not read. A row without an ID reports only how far the scan came. */
+    /**
+     * Reads only the beginning of each callback, because a payload can be large. If nothing matches, the statement returns a
+     * single row without an ID, which says only how far the scan came.
+     */
     scanCallbacks: read(function* (scan: CallbackScan): Steps<Chunk<CallbackSummary>> {
       const { state, account, beforeId, rows: limit, enough } = scan
       const scanned = sql`account, due_at_ms, delivered_at_ms, failed_at_ms`
@@ -178,10 +181,13 @@ function readAttempts(row: Row): CallbackAttempt[] {
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CallbackAttempt)
 }
 
-/** The URL of a stored callback ends within this many characters: it has at most 8,192, and JSON may escape each of them. */
+/**
+ * The URL ends within this many characters of a callback: it has at most 8,192, and JSON may escape each of them. Only version
+ * 0.1 stored longer URLs.
+ */
 export const URL_PREFIX = 2 * 8192 + 100
 
-/** Version 0.1 also stored URLs that are longer than `URL_PREFIX`. They are never called, so their beginning is enough. */
+/** Of a longer URL, which only version 0.1 stored, this returns the beginning. */
 function urlOf(row: Row): string {
   const prefix = textOf(row, 'callback_prefix')
   const [, escaped] = /^\{"url":"([^"\\]*(?:\\.[^"\\]*)*)/.exec(prefix) ?? []

@@ -10,21 +10,19 @@ export const BODY_READ_BYTES = 8 * 1024 * 1024
 
 export interface CallbackStore extends CallbackRecords {
   /**
-   * Takes up to `limit` due callbacks of a delivery queue, the longest due first, and counts an attempt of each. No other node
-   * takes them while this one lives (`Store.rescue`). This node can take them again from `leaseUntilMs` on, in case the
-   * response to this call was lost. `loadCallback` reads the bodies, which may be large.
+   * Takes up to `limit` due callbacks of a delivery queue, the longest due first, and counts an attempt of each. Until the
+   * attempt is recorded, no other node takes the callback while this one lives (`Store.rescue`). This node can take it again
+   * from `leaseUntilMs` on, in case the response to this call was lost. `loadCallback` reads the bodies, which may be large.
    */
   takeCallbacks(take: TakeCallbacks): Promise<DueCallback[]>
 
-  /** Takes callbacks that this node deferred, due or not, in this order. Skips those that have changed since. */
+  /** Takes callbacks that this node deferred, due or not, in the order of `deferred`. Skips callbacks that were taken since. */
   takeDeferred(take: TakeDeferred): Promise<DueCallback[]>
 
-  /** Returns null if the callback was taken again since, or its job was deleted. Concurrent calls share reads. */
+  /** Returns null if the attempt is no longer in progress, or the job was deleted. Concurrent calls share reads. */
   loadCallback(callback: CallbackToLoad): Promise<CallbackBody | null>
 
-  /**
-   * Returns false and changes nothing if the attempt was recorded before, the callback was taken again, or its job was deleted.
-   */
+  /** Returns false and changes nothing unless this is the latest attempt of a pending callback. */
   recordCallback(record: AttemptRecord): Promise<boolean>
 
   /**
@@ -45,12 +43,12 @@ export interface CallbackRecords {
   findCallback(jobId: string): Promise<CallbackDetails | null>
 
   /**
-   * Makes a callback due now with the full number of attempts, unless it is being sent. Returns `unknown` if its job has
-   * expired.
+   * Makes a callback due now with the full number of attempts, unless it is being sent. Returns `unknown` if there is no such
+   * callback, or if its job has expired.
    */
   replayCallback(jobId: string, expiry: Expiry): Promise<Replay>
 
-  /** Replays callbacks that failed before now, in one transaction, and returns how many. */
+  /** Replays up to `limit` callbacks that failed before now, in one transaction, and returns how many. */
   replayFailedCallbacks(filter: FailedFilter, expiry: Expiry): Promise<number>
 }
 
@@ -117,11 +115,14 @@ export interface AttemptRecord {
 export type CallbackNext =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'failed' }
-  /** `counts` tells whether the attempt counts in the retry schedule. */
+  /** If `counts` is false, the attempt does not count in the retry schedule. */
   | { readonly kind: 'due'; readonly atMs: number; readonly counts: boolean }
 
 export interface CallbackAttempt {
-  /** Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt. */
+  /**
+   * Attempts are numbered from 1. A number is missing if a process ended before it recorded the attempt, or if the log became
+   * too long.
+   */
   readonly attempt: number
   readonly atMs: number
   readonly ms: number
@@ -164,7 +165,7 @@ export interface CallbackSummary {
   readonly state: CallbackState
   /** An attempt in progress counts. */
   readonly attempts: number
-  /** The time is null while an attempt is in progress. */
+  /** The time is null while an attempt is in progress, and after the callback has ended. */
   readonly dueAtMs: number | null
   readonly endedAtMs: number | null
   readonly last: CallbackAttempt | null
@@ -190,5 +191,5 @@ export interface CallbackDepth {
 
 export const MAX_COUNTED = 10_000
 
-/** When the log of a callback has more characters, its oldest attempts are deleted. */
+/** If the log of a callback has more characters, recording an attempt deletes the oldest one. */
 export const MAX_ATTEMPTS_LENGTH = 65_536

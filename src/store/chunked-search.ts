@@ -9,7 +9,7 @@ export const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 export interface Chunk<T> {
   readonly scanned: number
   readonly lastId: string | null
-  /** A scan returns all matches, or more than `limit`, newest first. */
+  /** These are all matches among the scanned rows, or more than the `limit` of the search, newest first. */
   readonly matches: readonly T[]
 }
 

@@ -1,6 +1,6 @@
 /**
  * Compresses large conversations and answers. Columns such as `messages_zstd` have compressed texts, and `messages_bytes` their
- * sizes before compression. The plain column is then null, or empty on SQLite.
+ * sizes before compression. The plain column is then null; only `messages` on SQLite is empty instead.
  */
 import { promisify } from 'node:util'
 import {
@@ -17,7 +17,7 @@ import { type Row, textOf, textOrNull } from './rows.ts'
 /** Parley accepts no text of this size, so a stored text that decompresses to more is damaged. */
 const MAX_BYTES = 2 ** 29
 const OPTIONS: ZstdOptions = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
-/** Most decompressed texts fit into one buffer of this size. */
+/** The buffer for a decompressed text has at least this size, so that a short text needs only one. */
 const LEAST_CHUNK = 16_384
 let context: ZstdContext | undefined
 
@@ -40,7 +40,7 @@ export function storedText(text: string | null, fromBytes: number): StoredText {
   return whole === null ? asItIs(text) : smaller(text, whole, compress(whole))
 }
 
-/** The compression runs on a thread of libuv's pool. */
+/** Works like `storedText`, but compresses on a thread of libuv's pool. */
 export async function storedTextOnThread(text: string | null, fromBytes: number): Promise<StoredText> {
   const whole = wholeOf(text, fromBytes)
   return whole === null
@@ -53,7 +53,7 @@ export function asItIs(text: string | null): StoredText {
 }
 
 function wholeOf(text: string | null, fromBytes: number): Buffer | null {
-  // Three bytes for each UTF-16 unit are the most, so short texts need not be encoded.
+  // A UTF-16 unit takes at most three bytes, so short texts need not be encoded.
   if (text === null || text.length * 3 < fromBytes || text.length > MAX_BYTES) return null
   const whole = Buffer.from(text)
   return whole.length >= fromBytes && whole.length <= MAX_BYTES ? whole : null
@@ -86,7 +86,7 @@ function decompress(compressed: Uint8Array): string {
 }
 
 interface Handle {
-  /** Stores in the stream's `_writeState` how much of the output and the input is left. */
+  /** Stores in the stream's `_writeState` how many bytes of the output and of the input are left. */
   writeSync(
     flush: number,
     from: Buffer,
@@ -98,7 +98,7 @@ interface Handle {
   ): void
 }
 
-/** Texts share an output buffer of this size. A larger text gets a separate buffer. */
+/** Texts share an output buffer of this size. A text whose output may be larger gets a separate buffer. */
 const KEPT_BYTES = 262_144
 
 /**

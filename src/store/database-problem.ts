@@ -1,9 +1,9 @@
-/** The errors of a database that the operator must fix. Each message names the problem and what to do about it. */
+/** Problems with databases and their files that an operator must fix. The messages are written for operators. */
 export class DatabaseProblem extends Error {
   override readonly name = 'DatabaseProblem'
 }
 
-/** @param place the address of the database, without a password */
+/** @param place how the message names the database, without a password */
 export function notEmpty(place: string): DatabaseProblem {
   return new DatabaseProblem(
     `${place} holds accounts or jobs already, and a copy never mixes two databases. Name one that no server has been started on.`,

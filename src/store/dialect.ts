@@ -9,12 +9,12 @@ import type { Row } from './rows.ts'
 import type { Sql, Steps, Value } from './sql.ts'
 
 export interface Dialect {
-  /** One scan of a search reads this many jobs or callbacks: few enough not to delay other operations. */
+  /** One scan of a search reads at most this many jobs or callbacks: few enough not to delay other operations. */
   readonly chunkRows: number
 
   greatest(one: Sql, other: Sql): Sql
 
-  /** The parameter has a type, for statements in which the database cannot infer it. */
+  /** The parameter has a type, for statements in which Postgres cannot infer it. */
   jobId(id: string): Sql
 
   /** The condition follows a column, as in `id ${anyOf(ids)}`. */
@@ -22,7 +22,7 @@ export interface Dialect {
 
   idsOf(jobIds: readonly string[]): Sql
 
-  /** Selects `open_jobs`, `stored_bytes` and `reserved`. An account without a row has none. */
+  /** Selects `open_jobs`, `stored_bytes` and `reserved`. If there is no row, all of them are 0. */
   quotaUseOf(account: Value): Sql
 
   /** Joins the columns of `quotaUseOf`, as `q`, to rows of accounts `a`. */
@@ -56,8 +56,8 @@ export interface Dialect {
   placeIn(text: Sql, part: string): Sql
 
   /**
-   * Joins a job as `j`, its outcome as `o`, and its callback as `c`. Columns of missing rows are null. Each join is a lookup by
-   * key, whatever the planner estimates.
+   * Joins a job as `j`, its outcome as `o`, and its callback as `c`. Without an outcome or callback, its columns are null;
+   * without a job, there is no row. Each join is a lookup by key, whatever the planner estimates.
    */
   joinJob(id: Sql): Sql
 
@@ -84,7 +84,10 @@ export interface Dialect {
 
   isCallbackOf(jobId: string): Sql
 
-  /** Selects and locks the keys of failed callbacks `c` with their jobs `j`, except those that another replay has locked. */
+  /**
+   * Selects the keys of failed callbacks `c`, joined to their jobs `j`. In Postgres, also locks the callbacks, and skips those
+   * that another transaction has locked.
+   */
   failedCallbacks(condition: Sql, limit: number): Sql
 
   readonly callbackKey: Sql
@@ -97,10 +100,10 @@ export interface Dialect {
    */
   lockAccount(account: string): Sql
 
-  /** Selects and locks `node`, `earlier` and `reserved`; no row if the job has finished. */
+  /** Locks the job, and selects its `node`, `earlier` and `reserved`; no row if the job has finished. */
   lockOpenJob(jobId: string): Sql
 
-  /** The condition may use `id` and `turn`. Returns how many jobs it settled. */
+  /** Cancels the unfinished jobs that meet the condition, which may use `id` and `turn`. Returns how many. */
   cancel(condition: Sql, outcome: CancelledOutcome): Steps<number>
 
   /** @param rows must have `id`, `settled_at_ms` and `claimed_at_ms` */

@@ -6,14 +6,14 @@ export interface Expiry {
   readonly retentionMs: number
 }
 
-/** A job does not expire while its callback is pending. */
+/** The caller must check for a pending callback: the job does not expire before that has ended. */
 export function expiresAtMs(settledAtMs: number, cacheTtlS: number, retentionMs: number): number {
   return settledAtMs + Math.max(retentionMs, cacheTtlS * 1000)
 }
 
 /**
- * Queued jobs with lower IDs than the result are overdue, if they have waited since their creation. If the outage began too
- * recently, no job has a lower ID.
+ * Queued jobs with lower IDs than the result are overdue, if they have waited since their creation. If `unavailableSinceMs` is
+ * less than `patienceMs` ago, no job has a lower ID.
  */
 export function createdBefore(
   { unavailableSinceMs, patienceMs }: { readonly unavailableSinceMs: number; readonly patienceMs: number },

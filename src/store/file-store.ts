@@ -15,17 +15,17 @@ export const ABANDONED_MS = 600_000
 export interface FileStore {
   /**
    * Returns false and stores nothing if the account already has `maxFiles` files. Unfinished files count, and so do deleted
-   * ones whose content still exists. A second call with the same ID rejects.
+   * files whose content still exists. A second call with the same ID stores nothing.
    */
   beginFile(file: NewFile, maxFiles: number): Promise<boolean>
 
   /**
    * Returns false and stores nothing if the file is complete or was deleted. The first piece has the number 0. A second call
-   * with the same number rejects.
+   * with the same number stores nothing.
    */
   appendToFile(fileId: string, piece: number, content: Uint8Array, nowMs: number): Promise<boolean>
 
-  /** Returns null if the file or its account no longer exists. */
+  /** Returns null if the file is already complete, or if it or its account no longer exists. */
   completeFile(fileId: string, about: AboutFile): Promise<StoredFile | null>
 
   /** Returns null if the file does not exist, is incomplete, belongs to another account, or has expired. */
@@ -33,16 +33,16 @@ export interface FileStore {
 
   listFiles(search: FileSearch): Promise<StoredFile[]>
 
-  /** Returns null after the last piece, or if the file was deleted. */
+  /** Returns null after the last piece, and for pieces that `purgeFiles` has deleted. */
   readPiece(fileId: string, piece: number): Promise<Uint8Array | null>
 
-  /** Makes the file unreadable, and `purgeFiles` deletes its content. Returns whether the account had this file. */
+  /** Makes the file unreadable. `purgeFiles` deletes its content later. Returns whether the account had this file. */
   deleteFile(account: string, fileId: string): Promise<boolean>
 
   deleteFilesOf(account: string): Promise<void>
 
   /**
-   * Deletes some content of deleted, expired and abandoned files. Returns whether there may be more. The bytes of a file count
+   * Deletes some content of a deleted, expired or abandoned file. Returns whether there may be more. The bytes of a file count
    * until all of its content is deleted.
    */
   purgeFiles(nowMs: number): Promise<boolean>

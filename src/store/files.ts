@@ -12,7 +12,7 @@ import {
 import { bytesOf, numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, raw, read, repeatableWrite, type Steps, sql, write } from './sql.ts'
 
-/** Deleting this many pieces takes the database a few milliseconds. */
+/** A purge deletes at most this many pieces, which takes the database a few milliseconds. */
 const PURGED_PIECES = 16
 const AT_ONCE = raw(0)
 

@@ -153,7 +153,7 @@ test('an operation waits for others as long as it may, and no longer', async (t)
   assert.deepEqual(await after(1), [[1, 2, 3]])
   await Promise.all(all)
   const next = writes.submit(4, { mayWaitMs: 5 })
-  // The group of the first operation was sent at once.
+  // The timer of the first operation would end by now, but was cleared when its group was sent.
   assert.equal((await after(4)).length, 1)
   assert.deepEqual(await after(1), [[1, 2, 3], [4]])
   await next

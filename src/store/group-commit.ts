@@ -1,6 +1,6 @@
 /**
  * Group commit: while groups of writes are being committed, the next group gathers, so groups grow under load until the
- * database keeps up. At a few hundred jobs per second, waking two threads is most of the cost of a commit, whether it has one
+ * database keeps up. At a few hundred jobs per second, waking threads costs more than the work of a commit, whether it has one
  * job or many.
  */
 import { StoreUnavailable } from './store.ts'
@@ -14,7 +14,7 @@ export class Failed {
   }
 }
 
-/** A timer of Node cannot be shorter. */
+/** An operation that may wait for less than this does not wait, because a timer of Node cannot be shorter. */
 const MIN_WAIT_MS = 1
 /** A group with this many operations is sent without waiting, because more would save little. */
 const ENOUGH = 16
@@ -29,14 +29,17 @@ export interface SubmitOptions {
 }
 
 export interface GroupCommitOptions<Op, Result> {
-  /** Resolves with the results in order. If it rejects, every operation rejects with that error. */
+  /** Resolves with the results in order. If it rejects, every operation of the group rejects with that error. */
   readonly commit: (ops: readonly Op[]) => Promise<readonly (Result | Failed)[]>
-  /** How many commits run at once. With more than one, a database that commits serially need not wait for this event loop. */
+  /**
+   * At most this many commits run at once. With more than one, a database that commits serially need not wait for this event
+   * loop.
+   */
   readonly inFlight: number
   readonly maxGroup: number
   /** Limits the total weight of a group. An operation that weighs more than `max` forms its own group. */
   readonly weight?: { readonly of: (op: Op) => number; readonly max: number }
-  /** If more operations are queued or in commit, sheddable ones are rejected with `StoreUnavailable`. */
+  /** If this many operations are queued or in commit, further sheddable ones are rejected with `StoreUnavailable`. */
   readonly maxQueued: number
   readonly onCommit?: (size: number, ms: number) => void
 }

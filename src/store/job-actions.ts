@@ -21,7 +21,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     return (yield sql`select 1 from jobs where id = ${jobId}`).length > 0 ? 'ended before' : 'unknown'
   }),
 
-  // The loop ends when no job is found. Otherwise jobs that change in between could be left out.
+  // The loop ends only at the limit or when it finds no job. Otherwise jobs that change meanwhile could be left out.
   cancelJobs: write(function* (which: CancelJobs): Steps<number> {
     const { running, limit, nowMs } = which
     for (let total = 0; ; ) {
@@ -44,7 +44,7 @@ export const cancelOperations = ({ anyOf, cancel, lockOpenJob, openJobs }: Diale
     if (!isJobId(jobId)) return 'unknown'
     const [job] = yield sql`select input_tokens, model from jobs where id = ${jobId} and account = ${account}`
     if (!job) return 'unknown'
-    // With the lock, the stored usage is that of the cancelled run.
+    // While the job is locked, no release can change its stored usage (`earlier`).
     const [open] = yield lockOpenJob(jobId)
     if (!open) return 'ended before'
     const inputTokens = counted ?? numberOf(job, 'input_tokens')
@@ -64,7 +64,7 @@ function byOperator(nowMs: number): CancelledOutcome {
   return { by: 'operator', errorJson: CANCELLED_ERROR_JSON, usageJson: CANCELLED_USAGE_JSON, nowMs }
 }
 
-/** Examining this many jobs takes the database a few milliseconds. */
+/** `deleteJobsOf` examines this many jobs at a time, which takes the database a few milliseconds. */
 const STEP = 2000
 
 export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob }: Dialect) => {
@@ -77,7 +77,7 @@ export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob 
     const ended = rows.filter((row) => row.settled_at_ms !== null)
     if (ended.length === 0) return 0
     yield* deleteJobs(ended)
-    // A rerun's refusal may name the account.
+    // These rows are deleted too, because the refusal of a rerun may name the account.
     yield sql`delete from reruns where original_id ${anyOf(ended.map((row) => textOf(row, 'id')))}`
     return ended.length
   }
@@ -89,7 +89,10 @@ export const deleteOperations = ({ anyOf, deleteJobs, job, jobId: idOf, joinJob 
       return (yield* deleteEnded(rows)) > 0 ? 'deleted' : 'not ended'
     }),
 
-    /** A row without an ID reports only how far the scan came. */
+    /**
+     * If the account has none of the scanned jobs, the statement returns a single row without an ID, which says only how far
+     * the scan came.
+     */
     deleteJobsOf: write(function* (account: string, afterJobId: string): Steps<DeletedJobs> {
       const rows = yield sql`
         with scanned as materialized (

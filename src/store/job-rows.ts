@@ -7,8 +7,8 @@ import { numberOf, oneOf, type Row, textOf, textOrNull } from './rows.ts'
 import type { EndedJob, ReadJob } from './store.ts'
 
 /**
- * A row of `jobs` with this model carries the callback that reports the end of a batch, so that this is sent, listed, copied
- * and deleted like the callback of a job. Reads and searches of jobs ignore the row.
+ * A row of `jobs` with this model carries the callback that reports the end of a batch, so that this callback is sent, listed,
+ * copied and deleted like that of a job. Most reads of jobs ignore the row (`IS_JOB`).
  */
 export const NO_MODEL = ''
 
@@ -33,7 +33,7 @@ export function readWithin(row: Row, maxBytes: number): ReadJob {
   return { ...readJobRecord(row), omittedBytes: bytes > maxBytes ? bytes : 0 }
 }
 
-/** No result is larger, because neither database stores longer texts. */
+/** As a limit, this leaves out no result, because neither database stores longer texts. */
 export const ANY_SIZE = 2 ** 31 - 1
 
 export function readEndedJob(row: Row): EndedJob {

@@ -1,6 +1,6 @@
 /**
- * The part of the storage contract with which operators search jobs of all accounts. Expired jobs are hidden, even while they
- * are still stored.
+ * The part of the storage contract with which operators search jobs of all accounts. `searchJobs`, `findJob` and `jobContent`
+ * hide expired jobs, even while they are still stored.
  */
 import type { Status, Usage } from '../job/job.ts'
 import type { BatchOfJob } from '../job/job-id.ts'
@@ -12,8 +12,8 @@ import type { RerunLinks } from './rerun-store.ts'
 
 export interface JobSearchStore {
   /**
-   * Returns jobs, newest first. A search stops after `MAX_SCANNED` jobs, so its cost does not grow with the number of jobs. It
-   * delays other operations by at most a few milliseconds.
+   * Returns jobs, newest first. A search stops after `MAX_SCANNED` jobs, so its cost does not grow with the number of jobs.
+   * Each of its scans delays other operations by at most a few milliseconds.
    */
   searchJobs(search: JobSearch): Promise<JobPage>
 
@@ -49,7 +49,7 @@ export interface JobSearch {
   readonly model?: string
   readonly metadata?: Metadata
   readonly fromMs?: number
-  /** Jobs that were created at this time are left out. */
+  /** Jobs that were created at this time or later are left out. */
   readonly toMs?: number
   readonly beforeJobId?: string
   readonly limit: number
@@ -70,7 +70,9 @@ export interface JobSummary {
   readonly model: string
   readonly status: Status
   readonly createdAtMs: number
-  /** A job that was never claimed has null. The time of an old claim may no longer be stored. */
+  /**
+   * The time is null if the job was never claimed, or if it was copied to another database, unfinished, after its last claim.
+   */
   readonly claimedAtMs: number | null
   readonly settledAtMs: number | null
   readonly attempts: number
@@ -82,7 +84,10 @@ export interface JobSummary {
 export interface JobDetails extends JobSummary, RerunLinks {
   readonly format: 'text' | 'json' | 'json with schema'
   readonly crashCount: number
-  /** The route is empty if it is unknown. `waitsSinceMs` is when the job began to wait for a model server. */
+  /**
+   * The route is empty if it is unknown. `waitsSinceMs` is when the job was last released to wait for a model server, or left
+   * the wait for budget; null if neither happened.
+   */
   readonly queued: { readonly route: string; readonly waitsSinceMs: number | null } | null
   readonly priority: string
   readonly deadlineMs: number | null

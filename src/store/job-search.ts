@@ -59,7 +59,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
   const content = sql`j.cache_ttl_s, ${job.settledAtMs} as settled_at_ms, c.due_at_ms, ${messages} as messages,
     ${job.request}.response_format, ${dialect.text(sql`o`, 'content')} as content, o.error, o.receipt`
 
-  /** The beginning of an uncompressed text is read without the rest. */
+  /** Returns a compressed text whole, because SQL cannot decompress it. */
   const startOfMessages = (chars: number) => sql`case when ${job.request}.messages_bytes is null
     then substr(${job.request}.messages, 1, ${chars}) else ${messages} end`
 
@@ -92,7 +92,7 @@ export const jobSearchOperations = (dialect: Dialect) => {
       return rows.map(readJobUse)
     }),
 
-    /** A row without an ID reports only how far the scan came. */
+    /** If nothing matches, the statement returns a single row without an ID, which says only how far the scan came. */
     scanJobs: read(function* (scan: JobScan): Steps<JobChunk> {
       const { account, status, model, pairTexts, fromId, beforeId, rows: limit } = scan
       const columns = account === null ? sql`id` : sql`id, account`
@@ -205,12 +205,12 @@ function upperBound({ toMs, beforeJobId }: JobSearch): string {
 }
 
 /**
- * A scan that filters by metadata reads this many times fewer jobs, because metadata costs more to read: it is stored after the
- * messages.
+ * A scan that filters by metadata reads this many times fewer jobs, because metadata costs more to read: in SQLite, it is
+ * stored after the messages.
  */
 const METADATA_COST = 10
 
-/** The code of an error is within this many characters. */
+/** Only this many characters of an error are read. Its code is within them. */
 const ERROR_HEAD = 80
 
 function readJobSummary(row: Row): JobSummary {

@@ -1,6 +1,6 @@
 /**
- * Nodes that share a database: the part of the storage contract for leases and for what nodes report to each other. On SQLite there
- * are no other nodes, and a lock on the file replaces the lease.
+ * Nodes that share a database: the part of the storage contract for leases and for what nodes report to each other. On SQLite
+ * there are no other nodes, and a lock on the file replaces the lease.
  */
 
 export interface Claim {
@@ -9,8 +9,8 @@ export interface Claim {
 }
 
 /**
- * An earlier version would ignore these features in a request or in stored data. Each node stores which ones it knows with its
- * lease. Released names must not change.
+ * An earlier version would ignore these features in a request or in stored data. Together with its lease, each node stores the
+ * names of the features that it knows. Released names must not change.
  */
 export const FEATURES = [
   'options',
@@ -38,18 +38,18 @@ export interface NodeStore {
   isKnownToAll(feature: Feature): boolean
 
   /**
-   * Asks other nodes to notify this one (`NodeEvents.settled`) if they finish one of these jobs within two minutes. Jobs that
-   * finish before a node receives this are not reported, so callers must also poll. Resolves even if the nodes could not be
-   * asked.
+   * Asks other nodes to notify this one (`NodeEvents.settled`) if they finish one of these jobs within two minutes.
+   * Notifications may be lost, so callers must also poll. Resolves even if the nodes could not be asked.
    */
   announceWaits(jobIds: readonly string[]): Promise<void>
 
-  /** Earlier events are lost. */
+  /** Events before this call are lost. */
   subscribe(events: NodeEvents): void
 
   /**
    * Creates or renews the lease. It expires by the database's clock, because the clocks of nodes differ and may jump. Returns
-   * false the first time, and if the lease had expired and another node has rescued the jobs.
+   * false if there was no lease to renew: the first time, and after another node has rescued the jobs. On SQLite, always
+   * returns true.
    */
   renew(node: string, leaseMs: number): Promise<boolean>
 
@@ -57,7 +57,7 @@ export interface NodeStore {
 
   /**
    * Reverts the crashes of nodes that have a lease again, because they were only paused or disconnected: open jobs no longer
-   * count them. Returns how many it reverted. If several nodes call this, only one reverts each crash.
+   * count them. Returns how many crashes of open jobs it reverted. If several nodes call this, only one reverts each crash.
    */
   revertCrashes(): Promise<number>
 
@@ -74,15 +74,18 @@ export interface NodeStore {
   leave(node: string): Promise<void>
 
   /**
-   * Takes cancelled jobs that this node held or has a pending response for, each once. If fewer than `MAX_CANCELLED` are
-   * returned, there are no more. `attempt` is 0 if the job was never claimed.
+   * Takes cancelled jobs that this node held or has a pending response for; on SQLite, all cancelled jobs. Returns each of them
+   * at most once. If fewer than `MAX_CANCELLED` are returned, there are no more. `attempt` is 0 if the job was never claimed.
    */
   takeCancelled(node: string): Promise<Claim[]>
 
   /** `upstreams/rate-window.ts` defines the state. Returns null if none is stored. */
   readRate(name: string): Promise<StoredRate | null>
 
-  /** Returns false and changes nothing unless `rate.version` is the stored version; 0 means that none is stored. */
+  /**
+   * Returns false and changes nothing unless `rate.version` is the stored version; 0 means that none is stored. SQLite stores
+   * no rates.
+   */
   writeRate(name: string, rate: StoredRate): Promise<boolean>
 }
 

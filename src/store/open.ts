@@ -71,7 +71,7 @@ export async function checkDatabase(url: string): Promise<DatabaseCheck> {
   return { description: `${url} ${checkFile(sqlitePath(url))}`, problems: [], warnings: [] }
 }
 
-/** Rejects with a `DatabaseProblem` if a server uses the database. */
+/** Migrates the schema. Rejects with a `DatabaseProblem` if a server uses the database. */
 export async function openTransferSource(url: string): Promise<TransferSource> {
   if (isPostgres(url)) {
     const { openPostgresSource } = await import('./postgres/transfer.ts')

@@ -25,21 +25,21 @@ export interface OperatorStore
 }
 
 /**
- * Each method except `scrub` is one short transaction, so it hardly delays servers. Callers repeat methods that return a count
- * or the next job.
+ * Each method except `scrub` writes in one short transaction, so it hardly delays servers. Callers repeat methods that return a
+ * count or the next job.
  */
 export interface AdminActionStore {
   /**
    * Fails a job with the error `cancelled`, whichever node holds it. It counts in the account's usage, and its callback becomes
    * pending. `takeCancelled` reports it to the nodes that run it or have a pending response for it; later writes of those nodes
-   * change nothing. On SQLite, `depth` counts the job until then. A second call changes nothing.
+   * change nothing. On SQLite, `depth` counts the job until `takeCancelled` has returned it. A second call changes nothing.
    */
   cancelJob(jobId: string, nowMs: number): Promise<Cancelled>
 
   /** Cancels up to `limit` jobs like `cancelJob`, and returns how many. Fewer than `limit` means that none are left. */
   cancelJobs(which: CancelJobs): Promise<number>
 
-  /** The outcome, cached response, callback and attempts of the job are deleted, too. The usage still counts. */
+  /** The outcome, the cached response, and the callback with its attempts are deleted, too. The usage still counts. */
   deleteJob(jobId: string): Promise<Deleted>
 
   /** Examines some jobs after this ID, in order of IDs, and deletes those of the account that have finished. */
@@ -58,7 +58,7 @@ export interface AdminActionStore {
 
 export interface CancelJobs {
   readonly account: string
-  /** If true, running jobs are cancelled as well as queued ones. */
+  /** If true, jobs that a node holds are cancelled, too, and not only queued jobs. */
   readonly running: boolean
   /** Later jobs are left out, so that new jobs do not prolong the action indefinitely. */
   readonly beforeJobId: string
@@ -72,7 +72,7 @@ export type AccountDeleted = 'deleted' | 'has open jobs' | 'unknown'
 
 export interface DeletedJobs {
   readonly deleted: number
-  /** The account still has this many unfinished jobs. */
+  /** This many of the examined jobs have not finished. */
   readonly open: number
   readonly next: string | null
 }
@@ -86,7 +86,7 @@ export interface CancelledOutcome {
 
 /**
  * The audit log. An entry is added before its admin action and completed after it, so no action is missing. If an entry has no
- * outcome, its action was interrupted. Nothing else changes entries, and they are never deleted.
+ * outcome, its action is running or was interrupted. Nothing else changes entries, and they are never deleted.
  */
 export interface AuditStore {
   /** A second call with the same entry changes nothing. */

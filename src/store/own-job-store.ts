@@ -10,10 +10,10 @@ export interface OwnJobStore {
    */
   cancelOwnJob(cancel: OwnCancel): Promise<Cancelled>
 
-  /** Returns null if the job is not assigned, or if its messages exceed `maxBytes`. */
+  /** Returns null if no node holds the job, if it belongs to another account, or if its messages exceed `maxBytes`. */
   heldMessages(account: string, jobId: string, maxBytes: number): Promise<string | null>
 
-  /** Returns only the beginning of the messages; null if the account cannot read the job. */
+  /** Returns the request with only the beginning of its messages; null if the account cannot read the job. */
   readRequest(read: OwnRequestRead): Promise<OwnRequest | null>
 
   /**

@@ -6,7 +6,10 @@ import type { Job } from '../job/job.ts'
 import type { AccountRecord } from './account-store.ts'
 import type { Expiry } from './expiry.ts'
 
-/** A node ends a rerun within this time after taking it. If it crashes, another node may take the rerun then. */
+/**
+ * If a node has not ended a rerun within this time after taking it, for example because it crashed, any node may take the
+ * rerun.
+ */
 export const RERUN_TAKEN_MS = 60_000
 
 /** A link is kept for this many retention times, because the new job expires later than the original. */
@@ -14,15 +17,15 @@ export const RERUN_RETENTIONS = 2
 
 export interface RerunStore {
   /**
-   * Does not check whether the rerun will be refused. A job that already has a rerun gets another one only if `again` is true,
-   * so without it a second call requests nothing. Returns at most `limit` requests, newest jobs first.
+   * Does not check whether the rerun will be refused. A job that already has a rerun, not counting refused ones, gets another
+   * only if `again` is true. Returns at most `limit` requests, newest jobs first.
    */
   requestReruns(request: RerunRequest): Promise<RequestedRerun[]>
 
   /** Returns requests that no node has taken in the last `RERUN_TAKEN_MS`, oldest first. */
   openReruns(nowMs: number, limit: number): Promise<OpenRerun[]>
 
-  /** Returns false if another node has taken or ended the request. */
+  /** Returns false if a node has taken the request in the last `RERUN_TAKEN_MS`, or has ended it. */
   takeRerun(id: string, nowMs: number): Promise<boolean>
 
   /** A second call changes nothing. */

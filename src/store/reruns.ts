@@ -44,7 +44,7 @@ export const rerunOperations = ({ idsOf, isOneOf, job, jobId: idOf, joinJob, tex
     return rows.map(readRerun).sort((one, other) => (one.jobId > other.jobId ? -1 : 1))
   }),
 
-  // A write shares a message and a transaction with other polls on SQLite.
+  // This is declared as a write, so that on SQLite it shares a message and a transaction with other polls.
   openReruns: repeatableWrite(function* (nowMs: number, limit: number): Steps<OpenRerun[]> {
     const rows = yield sql`
       select id, original_id, with_callback from reruns where ${isFree(nowMs)} order by requested_at_ms limit ${limit}`

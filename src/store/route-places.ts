@@ -1,7 +1,7 @@
 /**
- * How far the queue of each route has been claimed, and the place at which its next walk starts. A walk moves the place past
- * the jobs that it skips. A job that joins the queue before the place moves the place back. Places are only in memory, so after
- * a start every walk begins at the front.
+ * How far the queue of each route has been claimed, and the place at which its next walk starts. Walks move the place forward,
+ * even past most jobs that they skip. A job that joins the queue before the place moves it back. Places are only in memory, so
+ * after a start the first walk of each route begins at the front.
  */
 
 /** The queue need not contain a job with this ID. */
@@ -59,7 +59,7 @@ export class RoutePlaces {
     return this.#routes.keys()
   }
 
-  /** A new node does not know whose jobs earlier walks have skipped, so it starts at the front. */
+  /** If another node claims, it does not know whose jobs earlier walks have skipped, so it starts at the front. */
   walkedBy(node: string): void {
     if (node === this.#node) return
     this.#node = node

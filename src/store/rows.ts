@@ -11,7 +11,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return value === null || typeof value === 'string' ? value : wrongType(column, 'text or null', value)
 }
 
-/** Postgres returns sums of bigints as decimal text. Parley's sums fit into a double. */
+/** Postgres returns sums of bigints as decimal text. */
 export function numberOf(row: Row, column: string): number {
   const value = row[column]
   if (typeof value === 'number') return value

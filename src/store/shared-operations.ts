@@ -1,4 +1,4 @@
-/** Collects the operations whose SQL both stores share, and has those of held requests and of the audit log. */
+/** Collects the operations whose SQL both stores share, and contains those of held requests and of the audit log. */
 import { isJobId } from '../job/job-id.ts'
 import { accountOperations, adminTokenOperations, keyOperations } from './accounts.ts'
 import { batchOperations } from './batches.ts'
@@ -17,7 +17,7 @@ import { numberOf, type Row, textOf, textOrNull } from './rows.ts'
 import { allOf, read, repeatableWrite, type Steps, sql } from './sql.ts'
 import { costCapOperations, usageOperations } from './usage.ts'
 
-/** Commands may run while servers are running. */
+/** Commands use these operations, even while servers are running. */
 export const sharedOperatorOperations = (dialect: Dialect) => ({
   ...accountOperations(dialect),
   ...adminTokenOperations,

@@ -64,7 +64,10 @@ type Make = <Args extends readonly unknown[], Result>(
 
 export const read: Make = (steps) => ({ kind: 'read', steps })
 export const write: Make = (steps) => ({ kind: 'write', steps })
-/** The statements can be repeated: a second run changes nothing and returns the same. */
+/**
+ * On Postgres, each statement is repeated if its response was lost, so a second run must do no harm, and return a correct
+ * result.
+ */
 export const repeatableWrite: Make = (steps) => ({ kind: 'repeatable write', steps })
 
 export type Methods<Table> = {

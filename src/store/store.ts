@@ -17,14 +17,14 @@
  * `test/store-contract/` has one suite of tests for all of it, which every implementation passes.
  *
  * Guarantees of every method:
- * - Each call is atomic: it happens completely or not at all.
+ * - What a call writes for one acceptance, job, batch, account, file or callback is written completely or not at all.
  * - A write that resolved is durable: it survives a power cut.
- * - A write that rejected with `StoreUnavailable` may be tried again. A rejected `accept` has stored nothing, except on
- *   Postgres if the outcome of its commit stayed unknown for 20 s: then it may have stored its jobs.
+ * - A write that rejected with `StoreUnavailable` may be tried again. On Postgres, it may have been stored, if the connection
+ *   broke and the outcome of the commit remained unknown.
  * - A write that rejected with `WriteRejected` has changed nothing, and has not harmed the writes that were committed together
  *   with it.
- * - Callers make single calls. The store commits calls that arrive together in one transaction, in their order.
- * - The caller passes the time. A store uses no clock, except the database's for leases.
+ * - Callers make single calls. The store may commit calls that arrive together in one transaction.
+ * - The caller passes the time. Leases and absences of nodes are measured by the database's clock.
  */
 import type { ClaimedJob, Job, JobError, Outcome, Usage } from '../job/job.ts'
 import type { JobRecord } from '../job/job-record.ts'
@@ -76,8 +76,8 @@ export interface Store
   findEarlier(account: string, idempotency: Idempotency, nowMs: number): Promise<Earlier | null>
 
   /**
-   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. Two nodes never get the same job. The cost
-   * does not grow with the queue. If the response to a call is lost, `claimsOf` returns its jobs.
+   * Assigns up to `limit` queued jobs to the node and counts an attempt of each. Concurrent calls never get the same job. The
+   * cost does not grow with the queue. If the response to a call is lost, `claimsOf` returns its jobs.
    */
   claim(node: string, limit: number, nowMs: number, from: ClaimFrom): Promise<Claimed>
 
@@ -92,8 +92,9 @@ export interface Store
   recordStarts(node: string, claims: readonly Claim[]): Promise<void>
 
   /**
-   * Fails up to `limit` overdue jobs, also suspects, with the usage and receipt of their earlier runs. Jobs that a node holds
-   * do not change. If the result has fewer than `limit` jobs, no overdue job is left.
+   * Fails up to `limit` overdue jobs, including suspects, with the usage and receipt of their earlier runs. Jobs that a node
+   * holds do not change. If the result has fewer than `limit` jobs, no other overdue job is left, except those that another
+   * transaction has locked.
    */
   failOverdue(overdue: Overdue, nowMs: number, limit: number): Promise<readonly FailedJob[]>
 
@@ -123,14 +124,14 @@ export interface Store
   rescue(node: string, nowMs: number): Promise<number>
 
   /**
-   * Returns null if there is no cached response, and a promise only if the store must read the database. The fingerprint
-   * includes the account, so accounts never share responses.
+   * Returns the cached response or null; a promise if the store must read the database. The fingerprint includes the account,
+   * so accounts never share responses.
    */
   findResponse(fingerprint: string, nowMs: number): Promise<string | null> | null
 
   /**
-   * Returns null if the job does not exist, belongs to another account, or has expired. Leaves out the result and the error if
-   * they exceed `maxBytes` together.
+   * Returns null if the job does not exist, belongs to another account, or has expired. Leaves out the result or error if it
+   * exceeds `maxBytes`.
    */
   read(account: string, jobId: string, expiry: Expiry, maxBytes?: number): Promise<ReadJob | null>
 
@@ -144,15 +145,18 @@ export interface Store
   findMissing(jobIds: readonly string[]): Promise<string[]>
 
   /**
-   * Deletes a bounded number of expired jobs, cached responses and idempotency keys, and some of what `purgeFiles` deletes.
-   * Returns true if there may be more.
+   * Deletes some of what has expired: jobs, cached responses, idempotency keys, batches and reruns. Also deletes some of what
+   * `purgeFiles` deletes. Returns true if there may be more.
    */
   expire(expiry: Expiry): Promise<boolean>
 
-  /** Takes constant time. The number of queued jobs is exact up to some thousands, and may be an estimate beyond that. */
+  /**
+   * The cost does not grow with the queue. The number of queued jobs is exact up to some thousands, and may be an estimate
+   * beyond that.
+   */
   depth(): Promise<Depth>
 
-  /** Suspects count, too. Counting stops at `COUNTED_OF_QUEUE`. */
+  /** Suspects count, too. In each queue, counting stops at `COUNTED_OF_QUEUE`. */
   queueDepths(): Promise<readonly QueueDepth[]>
 
   ping(): Promise<void>
@@ -164,9 +168,9 @@ export interface Store
 export type ClaimFrom = ClaimOfRoute | ClaimOfAccount | ClaimOfSuspects
 
 /**
- * Walks through the queue of a route from the route's position on, in order of turns. The position is where the last walk
- * ended, or that of an earlier job that joined the queue since. A walk skips suspects, the jobs in `exceptJobs`, and those of
- * `exceptAccounts`, which `ClaimOfAccount` claims later.
+ * Walks through the queue of a route from the route's position on, in order of turns. The position is usually where the last
+ * walk ended. It moves back to an earlier job that joins the queue, and on Postgres to the front from time to time. A walk
+ * skips suspects, the jobs in `exceptJobs`, and those of `exceptAccounts`, which `ClaimOfAccount` claims later.
  */
 export interface ClaimOfRoute {
   readonly of: 'route'
@@ -189,12 +193,15 @@ export interface ClaimOfAccount {
 export interface ClaimOfSuspects {
   readonly of: 'suspects'
   readonly crashCount: number
-  /** A suspect with this crash count that crashed alone must fail, so all of its crashes must be confirmed first. */
+  /**
+   * A suspect that crashed alone and has at least this crash count must fail, so it is claimed only if all of its crashes are
+   * confirmed.
+   */
   readonly maxCrashCount: number
   readonly exceptRoutes: readonly string[]
 }
 
-/** A walk reads at most this many jobs in addition to those that it claims, so that its cost is bounded. */
+/** A walk reads at most this many jobs in addition to its limit, so that its cost is bounded. */
 export const WALK_ROWS = 1024
 
 /** A claim includes the texts of a job if they have at most this many bytes together. */
@@ -202,7 +209,7 @@ export const INLINE_TEXT_BYTES = 8192
 
 export interface Claimed {
   readonly jobs: readonly (ClaimedJob | ClaimedLargeJob)[]
-  /** True if the claim stopped at its limit of jobs, or of rows to read. */
+  /** True if the claim stopped at its limit of jobs, or stopped at its limit of rows and has moved the position. */
   readonly mayHaveMore: boolean
 }
 
@@ -235,7 +242,8 @@ export interface PastDeadline {
 
 /**
  * Jobs are overdue if they have waited for model servers for `patienceMs` in total. The current wait began when the job was
- * created or last released, but not before `unavailableSinceMs`. Earlier waits count too.
+ * last released to wait or left the wait for budget; if neither happened, when it was created. It counts from
+ * `unavailableSinceMs` at the earliest. Earlier waits count too.
  */
 export interface PastPatience {
   readonly route: string
@@ -258,7 +266,7 @@ export interface WaitingRelease extends Claim {
   readonly route: string
   /** The usage and errors of earlier runs, written by `queue/execution-result.ts`. */
   readonly earlierJson: string
-  /** The time of this release, and how long the job had waited for model servers before. */
+  /** `sinceMs` is the time of this release. `waitedMs` is how long the job had waited for model servers before. */
   readonly sinceMs: number
   readonly waitedMs: number
 }
@@ -278,7 +286,7 @@ export interface NewJob {
   readonly job: Job
   /** If true, the accepting node runs the job at once. The job is stored as claimed by that node, with attempt 1. */
   readonly handedOff: boolean
-  /** The job moves its account's next turn by this much. See `Tiers.stepOf`. */
+  /** The job moves its account's next turn on the route by this much. See `Tiers.stepOf`. */
   readonly step: number
   /** `queueName` (`job/priority.ts`) makes this name from the job's targets and priority. */
   readonly route: string
@@ -330,11 +338,14 @@ export interface Settlement extends Claim {
   readonly mayWaitMs?: number
 }
 
-/** `stale`: another node holds the job, or the job was already settled. `gone`: the job no longer exists. */
+/**
+ * `stale`: the node no longer holds the job under this attempt, for example because it was settled or rescued. `gone`: the job
+ * no longer exists.
+ */
 export type Settled = 'settled' | 'stale' | 'gone'
 
 export interface ReadJob extends JobRecord {
-  /** If result and error exceed the limit of the read, they are null, and this is their size in bytes. Otherwise it is 0. */
+  /** If the result or error exceeds the limit of the read, it is null, and this is its size in bytes. Otherwise this is 0. */
   readonly omittedBytes: number
 }
 

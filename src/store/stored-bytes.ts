@@ -3,7 +3,7 @@
  * error with the receipt. Compressed texts count with their size before compression.
  */
 
-/** Neither database reads a text to find its size. */
+/** Neither database reads a text to compute its `octet_length`. */
 export const messagesBytesOf = (row: string) =>
   `coalesce(${row}.messages_bytes, octet_length(${row}.messages))`
 

@@ -10,7 +10,10 @@ import { migratePostgres } from './postgres/schema.ts'
 import { migrateFile } from './sqlite/schema.ts'
 import { KINDS } from './transfer-contract.ts'
 
-/** These columns belong to running nodes, are computed again by the target, or repeat what other columns contain. */
+/**
+ * These tables and columns belong to running nodes, are computed again by the target, repeat what other columns contain, or are
+ * no longer used.
+ */
 const NOT_COPIED = {
   sqlite: `
     batches.node callbacks.node callbacks.seq callbacks.under_way cancelled_jobs jobs.crashed_alone jobs.node jobs.seq jobs.started

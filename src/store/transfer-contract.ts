@@ -6,24 +6,24 @@ import type { Expiry } from './expiry.ts'
 import { PIECE_BYTES } from './file-store.ts'
 import { bytesOf, bytesOrNull, numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'
 
-/** A source is held exclusively and read in one snapshot. */
+/** While a source is open, no server can use its database. All reads see one snapshot. */
 export interface TransferSource {
   /** Returns rows in order of their key, without expired cached responses and idempotency keys. */
   read(kind: Kind, nowMs: number): Batches
   close(): Promise<void>
 }
 
-/** A target stores everything or nothing. It is held exclusively. */
+/** A target stores everything or nothing. While it is open, no server can use its database. */
 export interface TransferTarget {
   /** Call this in the order of `KINDS`. Returns how many rows were added. A row of a job that was not added is left out. */
   add(kind: Kind, rows: readonly Row[]): Promise<number>
   commit(): Promise<void>
-  /** Without a commit, the database is unchanged. */
+  /** Without a commit, this discards everything that was added. */
   close(): Promise<void>
 }
 
 export interface TargetOptions {
-  /** Determines the width of partitions, if the store has any. */
+  /** Determines the partitions, if the store has any. */
   readonly expiry: Expiry
   /** The operator should know these facts. They do not stop the transfer. */
   readonly onNote: (message: string) => void
@@ -133,7 +133,7 @@ export const KINDS = {
       counted: ['boolean', '', 'outcomes'],
       // The value is 1 while a batch still has to write the result of the job.
       in_batch: ['integer', '', ''],
-      // These columns are only counted: whether a node holds the job, and the state of its callback.
+      // These columns are not stored with the job: whether a node holds it, and the state of its callback.
       held: ['integer', '', ''],
       called_back: ['uuid?', '', ''],
       due_at_ms: ['bigint?', '', ''],

@@ -80,7 +80,6 @@ test('a server runs on the copy: fair order, fences, cached responses, idempoten
   const claimed = await claimAll(store, 'new', clock.ms)
   const order = claimed.map(({ id, attempt, crashCount: deaths }) => ({ id, attempt, deaths }))
   assert.deepEqual(order, inLine)
-  // No node holds the jobs that the source's server was running.
   await store.rescue('new', clock.ms)
   const due = all(
     file,

@@ -23,7 +23,7 @@ import {
 
 export type TransferCounts = ReturnType<typeof noCounts>
 
-/** If this rejects, the target is unchanged. It does not close the databases. */
+/** Does not close the databases. If this rejects, closing the target discards what was added. */
 export async function transferDatabase(
   source: TransferSource,
   target: TransferTarget,
@@ -100,7 +100,7 @@ async function* readAhead(batches: Batches): AsyncGenerator<readonly Row[]> {
   const reader = batches[Symbol.asyncIterator]()
   const read = () => {
     const next = reader.next()
-    // `next` is awaited below, unless writing fails first.
+    // Where `next` is awaited below, the error is handled. Until then, it must not count as unhandled.
     next.catch(() => {})
     return next
   }
@@ -211,7 +211,7 @@ function selectJobs({ store, dialect: { job, joinJob }, headTurn }: SourceDataba
     order by j.id`
 }
 
-/** A queued job loses the time of its last claim, and a finished job its place in the queue. */
+/** An unfinished job loses the time of its last claim, and a finished job its place in the queue. */
 function withoutOtherState(job: Row): Row {
   return Object.assign(job, job.settled_at_ms === null ? { claimed_at_ms: null } : NOT_QUEUED)
 }

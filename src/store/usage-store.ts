@@ -4,7 +4,7 @@
  */
 import { PRIORITIES, queueName } from '../job/priority.ts'
 
-/** The transaction that settles a job adds its usage, so each job counts exactly once. Usage outlives the jobs. */
+/** The transaction that finishes a job adds its usage, so each job counts exactly once. Usage outlives the jobs. */
 export interface UsageStore {
   /** Returns the newest month first, in order of account and model. */
   listUsage(search: UsageSearch): Promise<UsageRecord[]>
@@ -45,10 +45,10 @@ export interface UsageRecord extends UsageKey {
   readonly failedJobs: number
   readonly cacheHits: number
   readonly calls: number
-  /** Tokens are summed over all calls, as model servers counted them. */
+  /** Tokens are summed over all calls. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** The cost is in millionths of the currency; absent if no model of the jobs had a price. */
+  /** The cost is in millionths of the currency; absent if no job had a model with a price. */
   readonly cost?: number
 }
 
@@ -81,7 +81,7 @@ export interface CostCapStore {
 
   /**
    * Moves these jobs to their routes, in order, until one does not fit under the account's cap, and reserves what they may
-   * cost, in one transaction. Jobs that no longer wait for budget are skipped, so a second call changes nothing.
+   * cost, in one transaction. Jobs that no longer wait for budget are skipped, so a second call does not move a job again.
    */
   queueWithinBudget(budgeted: BudgetedJobs): Promise<QueuedWithinBudget>
 

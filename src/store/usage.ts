@@ -68,7 +68,7 @@ function readUsage(row: Row): UsageRecord {
 export const fileBytesOf = (account: Value | Sql) =>
   sql`(select coalesce(sum(bytes), 0) from files where account = ${account})`
 
-/** Sums may be negative for a moment while they are corrected. */
+/** The stored sums may be wrong for a while, and even negative. */
 export function readQuotaUse(row: Row): QuotaUse {
   const reserved = numberOf(row, 'reserved')
   return {

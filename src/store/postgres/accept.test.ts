@@ -62,7 +62,7 @@ test('the second of two equal keys in one group is accepted if it repeats a requ
   const [gone] = await accept(store, [newJob()], { handedOff: true, idempotency: idempotencyOf('f') })
   await settle(store, gone)
   assert.equal(await store.deleteJob(gone.id), 'deleted')
-  // Two groups can be in commit at the same time. Two acceptances fill both, so the next ones share a group.
+  // Acceptances that arrive together share a group.
   const before = [newJob(), newJob()].map((job) => store.accept(acceptance([job])))
   const jobs = [newJob(), newJob(), newJob(), newJob()]
   const accepted = await Promise.all(

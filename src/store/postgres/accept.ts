@@ -29,7 +29,10 @@ import { STORE_OUTCOMES } from './settle.ts'
 import { hasLarge, storedTexts, textOf as textOfColumn } from './texts.ts'
 import { eachAloneUntilKnown, type Mode } from './unknown-commit.ts'
 
-/** Each idempotency key takes an entry in the database's lock table, which has 6,400 entries by default. */
+/**
+ * A group has at most this many acceptances, because each idempotency key takes an entry in the database's lock table, which
+ * has 6,400 entries by default.
+ */
 const MAX_GROUP = 128
 
 export function acceptOperations(parts: PostgresParts): Pick<Store, 'accept' | 'findEarlier'> {
@@ -69,10 +72,10 @@ interface Result {
 }
 
 /**
- * Of several acceptances with the same key, only the first is sent to the database, and its result decides the others.
+ * Of several acceptances with the same key, only the first is sent to the database, and its result usually decides the others.
  *
  * The statement that cannot use cached responses costs the database half as much as the one that can. So it is tried first,
- * unless cached responses completed jobs in the last group. Acceptances that it leaves out are sent again.
+ * unless there were cached responses for the last group. Acceptances that it leaves out are sent again.
  */
 async function acceptGroup(
   parts: PostgresParts,
@@ -132,7 +135,8 @@ function earlierOf(idempotency: Idempotency | null, { fingerprint, jobIds }: Rem
 }
 
 /**
- * Stores all acceptances or none, except those that it leaves out. They must be from one node and have different keys.
+ * Stores acceptances in one statement, except those that it leaves out, whose key is taken, or that would exceed their cost
+ * cap. They must be from one node and have different keys.
  * @param mode `uncached` leaves out acceptances whose jobs may have cached responses, and is otherwise like `first`
  * @param found the function sets `cached` if there were cached responses
  */
@@ -307,7 +311,7 @@ const OVER = `costs as (
   ),
   n as materialized (select * from found where request not in (select request from over)),`
 
-/** The keys are locked, so that no other node accepts one of them meanwhile. `taken` has the keys that are already stored. */
+/** The keys are locked, so that no other node accepts one of them meanwhile. `taken` has the keys that are not free. */
 const TAKEN_KEYS = `
   keys as (
     select * from ${unnest(KEY_TYPES, KEYS_FROM)} as keys(request, account, key, fingerprint, job_ids, until_ms)
@@ -365,9 +369,9 @@ const ROWS_OF_TURNS = `union all
   select 'turn', null, null, null, null, null, route, min(turn) from placed where turn is not null group by route`
 
 /**
- * Jobs with a cached response are returned as `left out`. The statement contains only the parts that the group needs, because
- * starting a statement costs more than storing a job. The most expensive parts are those for outcomes, which open every
- * partition, then those for keys and queued jobs.
+ * Acceptances with a job that has a cached response are returned as `left out`. The statement contains only the parts that the
+ * group needs, because starting a statement costs more than storing a job. The most expensive parts are those for outcomes,
+ * which open every partition, then those for keys and queued jobs.
  */
 const acceptUncached = (
   isKeyed: boolean,
@@ -402,8 +406,9 @@ const KEYED = acceptUncached(true, false)
 const QUEUED = acceptUncached(true, true)
 
 /**
- * `n` has the jobs whose keys are not taken, each with the cached response that completes it. The result has a row for each
- * taken key, a row for each completed job, and a row with the lowest queued turn of each route.
+ * `n` has the jobs whose keys are not taken, each with the cached response that completes it, if there is one. The result has a
+ * row for each taken key, for each request over its cap, and for each job that a cached response completes (only in the mode
+ * `first`), and a row with the lowest queued turn of each route.
  */
 const accept = (mode: Mode, isCapped: boolean): Statement => ({
   name: `accept${mode === 'again' ? ' again' : ''}${isCapped ? ' capped' : ''}`,
@@ -449,7 +454,7 @@ const accept = (mode: Mode, isCapped: boolean): Statement => ({
   ${ROWS_OF_TURNS}`,
 })
 
-/** `again` repeats an acceptance whose commit is unknown. It does not change what the first try stored. */
+/** `again` repeats an acceptance whose commit had an unknown outcome. It does not change what the first try stored. */
 const ACCEPT: Readonly<Record<Mode, Statement>> = {
   first: accept('first', false),
   again: accept('again', false),
@@ -460,7 +465,7 @@ const ACCEPT_CAPPED: Readonly<Record<Mode | 'uncached', Statement>> = {
   again: accept('again', true),
 }
 
-/** `outcomes` tells which jobs of repeated acceptances ($1) a cached response has completed. */
+/** Finds the jobs of repeated acceptances ($1) that a cached response has completed. */
 const ANSWERED: Statement = {
   repeatable: true,
   name: 'answered',

@@ -1,4 +1,7 @@
-/** Pending callbacks in Postgres, also those that report the end of a batch. Concurrent calls share statements. */
+/**
+ * Pending callbacks in Postgres, including those that report the end of a batch. Concurrent loads share statements, and so do
+ * concurrent records.
+ */
 import type { BatchReport } from '../batch-store.ts'
 import { advanceBatch } from '../batches.ts'
 import {
@@ -112,8 +115,8 @@ const SELECT_TAKEN = `
   from taken t join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id`
 
 /**
- * $1 node, $2 delivery queue, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another live node has
- * taken stay with that node, even if the clocks of nodes differ.
+ * $1 node, $2 delivery queue, $3 limit, $4 the current time, $5 the end of the lease. Callbacks that another node has taken
+ * stay with that node until it is rescued, even if the clocks of nodes differ.
  */
 const TAKE = {
   name: 'take callbacks',
@@ -130,10 +133,7 @@ const TAKE = {
   )
   ${SELECT_TAKEN}`,
 }
-/**
- * $1 node, $2 IDs, $3 their attempts so far, $4 the end of the lease. Rows are locked in the order of IDs, so that two
- * statements cannot deadlock.
- */
+/** $1 node, $2 IDs, $3 their attempts so far, $4 the end of the lease. */
 const TAKE_DEFERRED = {
   name: 'take deferred callbacks',
   text: `
@@ -161,7 +161,8 @@ const LOAD: Statement = {
   join jobs j on j.id = t.job_id join outcomes o on o.id = t.job_id left join accounts a on a.name = c.account`,
 }
 /**
- * A statement that is repeated because its response was lost changes nothing: the attempt is already the last line of the log.
+ * A record that the caller repeats because the response was lost changes nothing: the attempt is already the last line of the
+ * log.
  */
 const RECORD = {
   name: 'record callbacks',

@@ -1,4 +1,4 @@
-/** Cancels jobs in Postgres, and reports them to the nodes that hold them. */
+/** Cancels jobs in Postgres, and reports them to the nodes that hold them or have pending responses for them. */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
 import { CANCELLED_RECEIPT_JSON, pricedUsageJson } from '../../job/results-without-call.ts'
@@ -11,7 +11,7 @@ import { USAGE_COLUMNS } from '../usage.ts'
 import type { Database, Statement } from './database.ts'
 import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 
-/** A node that has not read its cancelled jobs for this long is dead. */
+/** Reports of cancelled jobs are deleted after this time, because a node that has not read them by then is dead. */
 const REPORTED_WITHIN_MS = 3_600_000
 
 /**
@@ -72,7 +72,10 @@ export async function forgetCancelled(database: Database, nowMs: number): Promis
   await database.query(FORGET, [Math.floor(nowMs - REPORTED_WITHIN_MS)])
 }
 
-/** Rows are found by the primary key, because every node runs this often and usually finds nothing. */
+/**
+ * The subquery uses the primary key `(node, job_id)`, so it is cheap: every node runs it often and usually finds nothing.
+ * DELETE has no LIMIT, hence `ctid`.
+ */
 const TAKE_CANCELLED: Statement = {
   name: 'take cancelled',
   text: `delete from cancelled_jobs where ctid = any (array (

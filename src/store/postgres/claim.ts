@@ -1,9 +1,8 @@
 /**
  * Claims queued jobs in Postgres: by a walk of a route, from one account, or suspects.
  *
- * The planner once read all of `open_jobs` for each claim, because it overestimated how many rows a claim reads. So limits are
- * literal numbers (the planner assumes a tenth of the table for a computed limit), IDs come as an array, and jobs are looked up
- * one by one. `isOnRoute` has the condition for routes.
+ * The planner once read all of `open_jobs` for each claim, because it overestimated how many rows a claim reads. So IDs come as
+ * an array, and jobs are looked up one by one. `isOnRoute` has the condition for routes.
  */
 import { isBefore, type Place } from '../route-places.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from '../rows.ts'
@@ -118,7 +117,10 @@ export function claimOperations({ database, walks }: PostgresParts): ClaimMethod
   }
 }
 
-/** The next walk starts after the rows that this walk read, but not after a job that it skipped because of `exceptJobs`. */
+/**
+ * The next walk starts at the last row that this walk read (at the last job it claimed, if it reached its limit), or at the
+ * first job skipped because of `exceptJobs`, if that is earlier.
+ */
 function endOf(rows: readonly Row[], from: Place, most: number): WalkEnd {
   const [first = {}] = rows
   const last = first.looked === null ? rows.at(-1) : { turn: first.looked_turn, id: first.looked_id }
@@ -147,7 +149,7 @@ const inline = (column: string, text = column) =>
   `case when bytes <= ${INLINE_TEXT_BYTES} then ${text} end as ${column}`
 
 /**
- * Only the rows of the CTE `first` are locked, claimed, and returned in order. `octet_length` does not read large texts,
+ * The rows of the CTE `first`, which are locked, are claimed and returned in order. `octet_length` does not read large texts,
  * because they are stored outside of their rows.
  * @param looked the CTE whose columns every row gets. Without jobs, the result is one row with only these columns
  */
@@ -172,8 +174,8 @@ const NO_WALK = '(select 1 as one)'
 
 /**
  * $1 node, $2 limit, $3 the current time, $4 route, $5 and $6 the place at which to start, $7 how many rows to read, $8
- * accounts and $9 jobs to skip. If the walk claims fewer jobs than the limit, the result also has the last row that it read,
- * how many rows it read, and the first job of $9 that is queued at or after the start.
+ * accounts and $9 jobs to skip. The result also has the first job of $9 that is queued at or after the start, and if the walk
+ * claims fewer jobs than the limit, the last row that it read and how many rows it read.
  */
 export const WALK = {
   name: 'claim of route',
@@ -261,7 +263,7 @@ const QUEUE_DEPTHS = {
   where r.route is not null`,
 } as const
 
-/** The last row has the next deadline instead of a route. The offset prevents the planner from using the index of lanes. */
+/** One row has the next deadline instead of a route. The offset prevents the planner from using the index of lanes. */
 export const QUEUED = {
   name: 'queued',
   repeatable: true,

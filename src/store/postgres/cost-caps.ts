@@ -56,7 +56,9 @@ function readJob(row: Row): JobOverBudget {
   }
 }
 
-/** $1 the queues. The recursion jumps in the index from one account with queued jobs to the next. */
+/**
+ * $1 the queues of jobs that wait for budget. The recursion jumps in the index from one account with queued jobs to the next.
+ */
 export const ACCOUNTS: Statement = {
   repeatable: true,
   name: 'accounts over budget',
@@ -96,8 +98,9 @@ const JOBS: Statement = {
 }
 
 /**
- * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues, $6 the cap or null, $7 the month, $8 the state of earlier
- * runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like an acceptance.
+ * $1 IDs, $2 routes, $3 steps, $4 reserved amounts, $5 the queues of jobs that wait for budget, $6 the cap or null, $7 the
+ * month, $8 the state of earlier runs, $9 the current time, $10 the turns of routes. `over_cost_caps` locks the account, like
+ * an acceptance.
  */
 const QUEUE: Statement = {
   name: 'queue within budget',
@@ -136,13 +139,14 @@ const QUEUE: Statement = {
 }
 
 /**
- * Returns which requests of a group would exceed the cost cap of their account, in the order of requests.
+ * Returns which requests of a group would exceed the cost cap of their account.
  *
  * The function locks the accounts before it reads, so that two nodes cannot accept what only one of them may. The locks are in
  * sorted order, after those of keys, so two nodes cannot deadlock. Each statement of a function sees what was committed before
  * it. One statement reads both sums, so a job that is settled meanwhile is in exactly one of them.
  *
- * If the first job of a request (`ids`) exists, an earlier try whose commit was unknown has accepted the request.
+ * If the first job of a request (`ids`) exists, an earlier try has accepted the request, but the outcome of its commit was
+ * unknown.
  */
 export const COST_CAPS_MIGRATION = `
 create function over_cost_caps(

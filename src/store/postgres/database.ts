@@ -1,6 +1,6 @@
 /**
- * Connections to Postgres: a pool, named statements, and what errors mean. No query waits forever: the server ends a slow one,
- * and a connection that does not respond is closed.
+ * Connections to Postgres: a pool, named statements, and what errors mean. Except in migrations, scrubs and transfers, no query
+ * waits forever: the server ends a slow one, and a connection that does not respond is closed.
  */
 import pg, { DatabaseError } from 'pg'
 import type { Row } from '../rows.ts'
@@ -9,13 +9,16 @@ import { StoreUnavailable, UnknownAccount, WriteRejected } from '../store.ts'
 
 /** Connecting may take this long. The error of a statement may take this long to arrive after the statement's time limit. */
 const NETWORK_MS = 5_000
-/** A node that is suspended during a transaction holds row locks for at most this long. Other nodes skip the locked rows. */
+/**
+ * A node that is suspended during a transaction holds row locks for at most this long. Claims on other nodes skip the locked
+ * rows, but some statements wait for them, for example those that lock an account.
+ */
 const IDLE_IN_TRANSACTION_MS = 10_000
 const TRIES = 5
 /**
- * Each statement finds its few rows by an index. While a table has no statistics, the planner would otherwise read and sort the
- * whole queue for a claim. A statement that must read a whole table looks expensive to the planner, but compiling it (JIT)
- * would not pay. One plan suits all values, and planning each claim would cost as much as the claim.
+ * Nearly every statement finds its few rows by an index. While a table has no statistics, the planner would otherwise read and
+ * sort the whole queue for a claim. A statement that must read a whole table looks expensive to the planner, but compiling it
+ * (JIT) would not pay. One plan suits all values, and planning each claim would cost as much as the claim.
  */
 const PLANNING =
   '-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan'
@@ -28,7 +31,7 @@ const ISOLATION = '-c default_transaction_isolation=read\\ committed'
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** A second run changes nothing and returns the same, so the statement may be repeated after the connection broke. */
+  /** The statement is repeated if the connection breaks, so a second run must do no harm, and return a correct result. */
   readonly repeatable?: true
 }
 
@@ -41,7 +44,7 @@ export interface DatabaseOptions {
   readonly connections: number
   /** This must be false behind poolers that share connections, because a prepared statement belongs to a connection. */
   readonly prepare: boolean
-  /** The server ends a statement that takes longer, because a lock or a failing disk blocks it. */
+  /** The server ends a statement that takes longer, for example because it waits for a lock or a failing disk. */
   readonly statementMs: number
   readonly networkMs?: number
 }
@@ -233,7 +236,7 @@ const NAMES = new Map<string, string>()
 /** The operation may have run, or may still be running, because the connection broke. */
 export class OutcomeUnknown extends StoreUnavailable {}
 
-/** The database rolled the operation back in favour of another one. `Database` retries it at once. */
+/** The operation had no effect, because of a concurrent operation or a stale plan. `Database` retries it at once. */
 export class Overruled extends StoreUnavailable {}
 
 /** These SQLSTATE codes mean a deadlock, a serialization failure, and a plan that a migration has made stale. */

@@ -48,7 +48,7 @@ test('a batch is deleted with the lines of a step that was being stored', async 
   const [id, jobId, inputFileId] = [newJob().id, newJob().id, newJob().id]
   const batch = { id, account: 'acme', inputFileId, endpoint: '', aboutJson: '{}', createdAtMs: now.ms }
   await store.createBatch({ ...batch, deadlineMs: now.ms }, 1)
-  // A step of a batch also waits for this transaction before it commits.
+  // This transaction stores what a step of a batch stores, and is not committed yet.
   await client.query('begin')
   await client.query('update batches set version = version + 1')
   await client.query("insert into batch_lines values ($1, 1, 'line', $2)", [id, jobId])

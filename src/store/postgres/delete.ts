@@ -8,7 +8,10 @@ import { type Database, meaningOf, type Statement, withClient } from './database
 import { ALLOW_BITMAPS, LONGEST_TTL_MS } from './partitions.ts'
 import { deleteRows, FORGET_QUOTAS, LOCK_USAGE } from './quotas.ts'
 
-/** Postgres ends an idle transaction sooner than this (`database.ts`). */
+/**
+ * The deletion of an account waits at most this long for concurrent writers. Postgres ends an idle transaction sooner
+ * (`database.ts`).
+ */
 const MAX_WRITER_MS = 15_000
 const WRITER_PAUSE_MS = 20
 /** Nodes write the times of jobs, and their clocks may be wrong by this much. */
@@ -57,8 +60,8 @@ export function deletionOperations(
 }
 
 /**
- * A transaction that began before the account was deleted does not see the deletion, and may still store a job for the account.
- * This waits for the end of such transactions, but no longer than a transaction may be idle.
+ * A statement that began before the deletion was committed does not see it, and may still store a job for the account. This
+ * waits for the end of such transactions, for at most `MAX_WRITER_MS`.
  */
 async function writersEnded(database: Database): Promise<void> {
   const transactions = (rows: readonly Row[]) => rows.map((row) => textOf(row, 'virtualtransaction'))
@@ -117,7 +120,7 @@ const DELETE_ACCOUNT: Statement = {
   name: 'delete account',
   text: 'delete from accounts where name = $1 returning name',
 }
-/** A second call may find more usage to move, so the usage is moved as deltas. */
+/** The usage is moved as deltas, because an earlier call may have moved usage to the same name. */
 const MOVE_USAGE: readonly Statement[] = [
   {
     name: "move account's deltas of usage",
@@ -129,10 +132,6 @@ const MOVE_USAGE: readonly Statement[] = [
       select $2, ${USAGE_COLUMNS.replace('account, ', '')} from usage where account = $1`,
   },
 ]
-/**
- * The callbacks of the account's jobs were deleted with the jobs. A pending callback that is left would be taken again and
- * again.
- */
 const DELETE_OF_ACCOUNT: readonly Statement[] = [
   ['keys', 'account = $1'],
   ['idempotency', 'account = $1'],

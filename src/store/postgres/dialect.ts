@@ -1,5 +1,5 @@
 /**
- * The SQL that the stores' shared statements need for Postgres. An open job has a row in `open_jobs`, a finished one in
+ * Contains the parts of the shared SQL that are different for Postgres. An open job has a row in `open_jobs`, a finished one in
  * `outcomes`.
  */
 import type { Dialect } from '../dialect.ts'
@@ -91,7 +91,7 @@ export const POSTGRES: Dialect = {
     select job_id, job_id as place, ${columns} from callbacks
     where job_id < ${jobId} and ${onlyFailed ? sql`failed_at_ms is not null` : sql`true`} order by job_id desc`,
   isCallbackOf: (jobId) => sql`job_id = ${jobId}`,
-  // Rows that another replay has locked would use up the limit and then turn out to be replayed already.
+  // Skips rows that another replay has locked. Otherwise they would use up the limit, and then turn out to be replayed already.
   failedCallbacks: (condition, limit) => sql`
     select c.job_id from callbacks c join jobs j on j.id = c.job_id join outcomes o on o.id = c.job_id
     where ${condition} order by c.job_id limit ${limit} for update of c skip locked`,

@@ -27,7 +27,7 @@ import { SETTLE } from './settle.ts'
 /** One step examines at most this many rows of each kind, so that it does not delay other work. */
 const STEP = 400
 const PARTITIONS_EVERY_MS = 60_000
-/** Reconciling is rare, because it takes half a second for a million open jobs. */
+/** The sums of quotas are reconciled this rarely, because it takes half a second for a million open jobs. */
 const QUOTAS_EVERY_MS = 600_000
 
 export function expireOperations({ database }: PostgresParts): Pick<Store, 'expire'> {
@@ -171,7 +171,7 @@ const OF_PICKED = `
   from picked p cross join lateral (select model, created_at_ms from jobs where id = p.id limit 1) j`
 
 /**
- * With an offset or limit, the planner reads the jobs in the order of this index. Otherwise it might use another one, such as
+ * The offset or limit in `inOrder` makes the planner read the jobs in that order. Otherwise it might use another index, such as
  * that of all IDs, in which old jobs of other routes may come first.
  */
 const locked = (inOrder: string, condition: string) => `
@@ -185,7 +185,7 @@ const locked = (inOrder: string, condition: string) => `
  * $1 route, $2 account or null for all, $3 limit, $4 since when the route has been unavailable, $5 the time before which a wait
  * must have begun, $6 the ID before which a job without a stored wait must have been created. Only jobs that were released to
  * wait, or have waited for budget, have a stored wait.
- * @param untried select jobs without a stored wait
+ * @param untried statements that select jobs without a stored wait
  */
 const lockOverdue = (name: string, ...untried: readonly string[]): Statement => ({
   name,

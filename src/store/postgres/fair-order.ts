@@ -1,6 +1,5 @@
 /**
- * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. The database computes them, so nodes need not agree on
- * anything.
+ * Fair order (`job/tier.ts`) in Postgres: the turns of queued jobs. The database computes them from the queue.
  *
  * An account whose jobs all run has no stored turn. Without the turn of the route's first job, the next job of this account
  * would get the turn up to which the route has been claimed, and would always be first.

@@ -1,13 +1,16 @@
-/** Checks a Postgres database. If a guarantee would break, the server does not start; if one is weaker, there is a warning. */
+/** Checks a Postgres database. A server does not start on a database with problems. Warnings only inform the operator. */
 import { randomBytes } from 'node:crypto'
 import { type DatabaseCheck, DatabaseProblem } from '../database-problem.ts'
 import type { Row } from '../rows.ts'
 import { Database, type Queries, withClient } from './database.ts'
 
 const LEAST_VERSION = 14
-/** With a larger difference, people who compare times of nodes with times of the database would be misled. */
+/** A larger difference causes a warning, because it misleads people who compare times of nodes with times of the database. */
 const CLOCK_DIFFERENCE_MS = 5_000
-/** With the encoding `SQL_ASCII`, Postgres does not check or convert texts, so it returns them unchanged. */
+/**
+ * Databases with these encodings can store every character. With `SQL_ASCII`, Postgres does not check or convert texts, so it
+ * returns them unchanged.
+ */
 const WHOLE_ENCODINGS = ['UTF8', 'SQL_ASCII']
 
 interface Fitness {

@@ -1,5 +1,6 @@
 /**
- * Equal idempotency keys arrive at the same moment at a node of version 0.3 and at a new one. The long form has 10,000 pairs.
+ * Equal idempotency keys arrive at the same moment at a node of version 0.3 and at a node of this version. The long form has
+ * 10,000 pairs.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

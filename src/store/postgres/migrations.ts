@@ -1,8 +1,8 @@
 /**
  * The Postgres schema, as a list of migrations. A released migration is never changed; add a new one instead.
  *
- * `jobs` (conversations) and `outcomes` only get new rows. Their partitions follow the time in the job's ID, and each is
- * dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
+ * Rows of `jobs` (conversations) and `outcomes` are never updated. Their partitions follow the time in the job's ID, and each
+ * is dropped when everything in it has expired. What changes is in `open_jobs`: a small row for each unfinished job, queued or
  * held. So settling a job never rewrites its conversation, and vacuum has only a small table to process.
  */
 import { COST_CAPS_MIGRATION } from './cost-caps.ts'
@@ -193,12 +193,12 @@ create index audit_by_account on audit (account, id);
 `
 
 /**
- * The node that stores an outcome counts it as usage (true), or the trigger does, for nodes of the first version, which do not
- * set the column (false). The next migration counts earlier outcomes (null).
+ * The column says who counts the outcome as usage: the node that stores it (true), or the trigger, for nodes of the first
+ * version, which do not set the column (false). The next migration counts earlier outcomes (null).
  *
- * This migration stands alone, because its lock on `outcomes` is the only one for which running nodes wait, and holding two
- * locks at once could deadlock. When nodes of the first version are no longer supported, a later migration may drop the
- * trigger, its function and the column.
+ * This migration stands alone, because running nodes wait for its lock on `outcomes`, and holding two such locks at once could
+ * deadlock. When nodes of the first version are no longer supported, a later migration may drop the trigger, its function and
+ * the column.
  */
 const countForFirstVersion = `
 alter table outcomes add column counted boolean;
@@ -273,11 +273,12 @@ create index open_jobs_by_route on open_jobs (route, turn, id) where turn is not
 
 /**
  * Returns which idempotency keys of a group of requests are taken: those that are stored for a different request, or for an
- * equal request whose jobs exist. If a request finds its own jobs, an unknown commit is being repeated, so its key counts as
- * taken.
+ * equal request whose jobs all exist. If a request finds its own jobs, it repeats a commit whose outcome is unknown, so its key
+ * counts as taken.
  *
- * The function locks all keys in sorted order before it reads, so two nodes cannot accept the same key, and cannot deadlock.
- * Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one key at a time.
+ * The function locks all keys in sorted order before it reads, so two nodes cannot accept the same key at the same time, and
+ * cannot deadlock. Each statement of a function sees what was committed before it. Versions up to 0.3 take the same lock, one
+ * key at a time.
  *
  * Each `limit 1` makes the planner search an index. Otherwise it would keep a plan from when the tables were empty, and read a
  * whole table. Jobs are looked up in a separate statement, because it opens and locks each partition.
@@ -338,7 +339,7 @@ alter table open_jobs add column deadline_ms bigint;
 create index open_jobs_by_deadline on open_jobs (deadline_ms) where turn is not null and deadline_ms is not null;
 `
 
-/** Pieces are not compressed, because compression would take most of the time of an upload. */
+/** Postgres does not compress pieces, because compression would take most of the time of an upload. */
 const files = `
 create table files (
   id text collate "C" primary key,
@@ -449,7 +450,6 @@ const waitingJobs = `
 create index open_jobs_waiting on open_jobs (id) where turn is not null and waits_since_ms is not null;
 `
 
-/** Each node writes a rate at most twice a second, and only while jobs run there. */
 const rates = `
 create table rates (
   name text primary key, -- of the upstream, or of a model on it

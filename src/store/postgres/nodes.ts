@@ -1,7 +1,7 @@
 /**
- * Leases of nodes in Postgres, by the database's clock, and how jobs leave a node: it releases them, or its lease expires and
- * they are rescued. Then a trigger on `open_jobs` (migrations.ts) stores crashes of the node. They are reverted if the node was
- * only paused, and confirmed when it has been absent long enough.
+ * Leases of nodes in Postgres, by the database's clock, and how jobs leave a node: the node releases them, or its lease expires
+ * and they are rescued. Then a trigger on `open_jobs` (migrations.ts) stores crashes of the node. These are reverted if the
+ * node was only paused, and confirmed when it has been absent long enough.
  */
 import { type Claim, FEATURES, type Leases } from '../node-store.ts'
 import { numberOf, type Row, textOf } from '../rows.ts'
@@ -183,15 +183,15 @@ const RECORD_STARTS: Statement = {
 const isDead = (table: string) => `${table}.node is not null and ${table}.node <> $1
     and (${table}.node in (select node from dead) or not exists (select 1 from nodes n where n.node = ${table}.node))`
 
-/** A later crash counts against a job only if the start of the job was recorded. */
+/** The first crash of a job counts. A later crash counts only if the start of the job was recorded. */
 const COUNTS = '(o.deaths = 0 or o.started = o.attempt)'
 
 /**
  * $1 node, $2 the turns of routes, $3 the current time.
  *
  * `holders` lists the nodes that hold callbacks without reading all callbacks, because a node can have very many. A node
- * without a row in `nodes` is dead, too: its row was deleted, then it wrote something and exited. A suspect crashed alone if
- * the crash counts against no other suspect of its node.
+ * without a row in `nodes` is dead, too: for example, it wrote something after its row was deleted, and then exited. A suspect
+ * crashed alone if the crash counts against no other suspect of its node.
  */
 const RESCUE: Statement = {
   repeatable: true,
@@ -271,7 +271,7 @@ export function releaseOperations(parts: PostgresParts): Pick<Store, 'release' |
 
 /**
  * The walks of this node (`route-walks.ts`) and the other nodes must know that jobs returned to the queue. The turn in a row is
- * null if the job does not wait.
+ * null if the job is not queued.
  */
 export function noteReturned({ walks, notifications }: PostgresParts, rows: readonly Row[]): void {
   for (const row of rows) {

@@ -59,7 +59,7 @@ test('with notifications lost, the queue is polled every second; they come back 
   await accept(one.store, [newJob()], { node: one.name })
   await other.jobsWaiting(1)
   assert.equal((await claimNext(other.store, other.name, 5)).length, 1)
-  // After the reconnection, a notification arrives.
+  // Waits for the reconnection, after which notifications arrive again.
   await one.jobsWaiting(2)
   await accept(one.store, [newJob()], { node: one.name, awaited: true })
   await settleAll(other)

@@ -1,7 +1,7 @@
 /**
- * Notifications between nodes, with LISTEN and NOTIFY. A commit with NOTIFY locks the whole database, so notifications are not
- * part of the transactions of jobs, and concurrent ones share a statement. A notification may be lost, so nodes also poll the
- * database every second.
+ * Sends and receives notifications between nodes, with LISTEN and NOTIFY. Postgres lets only one transaction with NOTIFY commit
+ * at a time, so notifications are not part of the transactions of jobs, and concurrent ones share a statement. A notification
+ * may be lost, so nodes also poll the database every second.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
@@ -9,20 +9,20 @@ import type { NodeEvents } from '../node-store.ts'
 import { breaksConnection, connectionSettings, type Database, meaningOf } from './database.ts'
 import { RemoteWaits } from './remote-waits.ts'
 
-/** Notifications that are raised within this time after a statement share the next one. */
+/** Notifications that are raised within this time after a statement share the next statement. */
 const GATHER_MS = 10
 const POLL_MS = 1000
-/** If the node's test notification to itself takes longer, it reports that notifications do not arrive. */
+/** If the node's test notification to itself takes longer, the node reports that notifications do not arrive. */
 const ECHO_MS = 3000
 const RECONNECT_MS = 1000
-/** Postgres limits a notification to 8,000 bytes. */
+/** A notification names at most this many jobs, because Postgres limits its size to 8,000 bytes. */
 const IDS_PER_NOTIFICATION = 200
-/** A notification does not contain the name of a route if it is longer. */
+/** Notifications do not contain longer names of routes. */
 const MAX_ROUTE_BYTES = 7000
 /**
- * Nodes up to version 0.3 read the turn in a notification with this prefix, and ignore routes. Later nodes ignore it, because
- * they get another one for each route. A notification without the prefix is from a node up to version 0.3, or concerns a route
- * with a long name, so it may concern any route.
+ * Nodes up to version 0.3 read the turn in a notification with this prefix, and ignore routes. Later nodes ignore such a
+ * notification, because they get a separate one for each route. A notification without the prefix is from a node up to version
+ * 0.3, or concerns a route with a long name, so it may concern any route.
  */
 const WITH_ROUTE = '+'
 
@@ -32,7 +32,7 @@ export interface NotificationsOptions {
   readonly networkMs?: number
   readonly database: Database
   readonly node: string
-  /** Another node has queued jobs with this turn or higher ones. The route is null if it is not known. */
+  /** Another node has queued jobs with this turn or higher turns. The route is null if it is not known. */
   readonly onQueued: (route: string | null, turn: number) => void
   readonly onPoll: () => void
   /** The message says that notifications have stopped arriving, or that they arrive again. */

@@ -9,7 +9,7 @@ import { migratePostgres } from './schema.ts'
 
 const SHARED = sharedOperatorOperations(POSTGRES)
 
-/** A command may have to wait long for a lock. */
+/** Each statement of a command may take this long, because it may have to wait for a lock. */
 const COMMAND_MS = 30_000
 const LOOK_UP_MS = 5000
 

@@ -1,7 +1,7 @@
 /**
  * The partitions of `jobs` and `outcomes`. Each has the jobs of one span of time, and is dropped when all of them have expired,
- * at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none, because a clock
- * jumped, goes to the default partition, from which `expire` deletes rows one by one.
+ * at the same cost for any number of jobs. Partitions are created ahead of time. A job that fits into none, for example because
+ * a clock jumped, goes to the default partition, from which `expire` deletes rows one by one.
  */
 import { leastJobId } from '../../job/job-id.ts'
 import type { Expiry } from '../expiry.ts'
@@ -12,11 +12,17 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const AHEAD = 3
 const MOST = 60
-/** A transfer creates at most this many partitions, because each takes about ten locks of its transaction. */
+/**
+ * A transfer creates at most about this many partitions. It creates all of them in one transaction, each takes about ten locks,
+ * and the lock table of Postgres is limited.
+ */
 const MAX_CREATED = 300
 /** No response is cached for longer, whatever the retention of its job (SPEC §2.1). */
 export const LONGEST_TTL_MS = HOUR_MS
-/** A drop gives up after this time, because other statements wait behind it. The next round tries again. */
+/**
+ * The creation or drop of a partition stops waiting for a lock after this time, because other statements wait behind it. The
+ * next round tries again.
+ */
 const LOCK_MS = 200
 
 interface Span {
@@ -56,8 +62,8 @@ async function dropOne(queries: Queries, expiry: Expiry): Promise<boolean> {
 }
 
 /**
- * Jobs from another database keep their IDs, so they may need older partitions. Jobs from the future and jobs older than
- * `MAX_CREATED` spans go to the default partition.
+ * Creates the partitions for transferred jobs. These keep their IDs, so they may need older partitions. No partition is created
+ * after that of the current time, or more than `MAX_CREATED` spans before it.
  * @param idsMs the times in the IDs
  */
 export async function partitionsFor(

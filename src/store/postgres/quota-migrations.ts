@@ -3,7 +3,9 @@
  * write or read is removed, and triggers count for them.
  */
 
-/** Counts like `stored-bytes.ts`. Never change this text, because released migrations contain it. */
+/**
+ * Never change this text, because released migrations contain it. `stored-bytes.ts` counts the same, and also compressed texts.
+ */
 const REQUEST_BYTES =
   'octet_length(j.messages) + octet_length(j.response_format) + coalesce(octet_length(j.callback), 0)'
 const outcomeBytes = (row: string) =>
@@ -49,8 +51,8 @@ create index quota_deltas_by_account on quota_deltas (account);
 `
 
 /**
- * The trigger counts open jobs of nodes that do not set the bytes (-1). Earlier jobs are null. Each migration that locks a busy
- * table stands alone, because holding two locks could deadlock.
+ * The trigger counts open jobs of nodes that do not set the bytes (-1). The bytes of earlier jobs are null. Each migration that
+ * locks a busy table stands alone, because holding two locks could deadlock.
  */
 const countOpenJobs = `
 alter table open_jobs add column bytes bigint;

@@ -12,11 +12,14 @@ const STEP = 10_000
 
 export const QUOTA_COLUMNS = 'account, hour, open_jobs, open_bytes, ended_bytes, reserved'
 
-/** Nodes of version 0.2 do not store the bytes in the row. */
+/** Nodes of version 0.2 do not store the bytes in the row, so these are computed for their jobs. */
 export const openBytesOf = (row: string) =>
   `case when ${row}.bytes >= 0 then ${row}.bytes else coalesce(request_bytes(${row}.id), 0) end`
 
-/** Only the statement that deletes a job subtracts its stored bytes. Outcomes and callbacks are deleted with the jobs. */
+/**
+ * Of concurrent statements, only the one that deletes a job subtracts its stored bytes. Outcomes and callbacks are deleted with
+ * the jobs.
+ */
 export const deleteRows = (ids: readonly string[]): Sql => sql`
   with deleted_jobs as (
     delete from jobs j where j.id = any (${ids}::uuid[]) returning j.id, j.account, ${raw(requestBytesOf('j'))} as bytes

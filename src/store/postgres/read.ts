@@ -1,4 +1,7 @@
-/** Reads jobs in Postgres, cached responses, and the length of the queue. Concurrent calls share a statement. */
+/**
+ * Reads jobs in Postgres, cached responses, and the length of the queue. Concurrent calls of `read` share statements, and so do
+ * those of `findResponse`.
+ */
 import { isJobId } from '../../job/job-id.ts'
 import { storedTextOf } from '../compressed-text.ts'
 import type { Expiry } from '../expiry.ts'
@@ -89,7 +92,7 @@ const FIND_MISSING: Statement = {
   where j.there is null`,
 }
 
-/** Up to this many jobs are counted exactly. Beyond it, the database's statistics are good enough. */
+/** Up to this many queued jobs are counted exactly. Beyond it, the database's statistics are good enough. */
 const MAX_COUNTED = 10_000
 
 export function healthOperations(

@@ -3,7 +3,7 @@
  * It need not be exact, because waiting nodes also poll.
  */
 
-/** No wait can last longer (SPEC §2.1). */
+/** Announcements are forgotten after this time, because no wait can last longer (SPEC §2.1). */
 const REMEMBERED_MS = 130_000
 /** This many jobs take about 30 MB. The oldest are forgotten first. */
 const MAX_JOBS = 100_000
@@ -18,7 +18,7 @@ interface Waiting {
 export class RemoteWaits {
   readonly #steadyMs: () => number
   readonly #maxJobs: number
-  /** The job that was announced first comes first. */
+  /** The job whose last announcement is the oldest comes first. */
   readonly #byJob = new Map<string, Waiting>()
   readonly #recent: string[] = []
   #endedCount = 0

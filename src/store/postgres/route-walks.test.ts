@@ -11,7 +11,10 @@ const endAt = (turn: number, over: Partial<WalkEnd> = {}): WalkEnd => ({
   place: { turn, id: 'b' },
 })
 
-/** Returns walks after one from the front at 0 ms, and one to turn 5000. The next one from the front is due at 1,000 ms. */
+/**
+ * Returns `RouteWalks` after a walk from the front at 0 ms, and a walk to turn 5000. The next walk from the front is due at
+ * 1,000 ms.
+ */
 function walked(): RouteWalks {
   const walks = new RouteWalks()
   walks.end(begin(walks, 0), { ...AT_END, place: FRONT }, 0)

@@ -85,7 +85,7 @@ export class RouteWalks {
     const whole = this.#wholeOf(route)
     const { until } = whole
     const isBehind = until !== null && isBefore(end.place, until)
-    // The walk has read the rest of the queue, so nothing is queued before the place that the previous walk had reached.
+    // The walk has read the rest of the queue, which ends before the place that the previous walk had reached.
     const seesAll = isBehind && !end.stopped && !end.isPinned
     this.#places.moved(route, seesAll ? until : end.place)
     this.#places.joined(route, joined)

@@ -32,7 +32,7 @@ async function endSome(old: FirstVersionNode) {
     await old.accept(jobs)
     const all = jobs.map(({ id }) => settlement({ jobId: id, attempt: 1 }, { node: 'old', ...over }))
     assert.deepEqual(await old.settle(all), [true, true])
-    // A repetition after an unknown commit changes nothing.
+    // A node settles again if it does not know whether its commit succeeded. The second time must change nothing.
     assert.deepEqual(await old.settle(all), [false, false])
   }
   await settle('gpt-5')

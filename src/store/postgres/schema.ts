@@ -1,15 +1,15 @@
-/** Migrates the Postgres schema. If many nodes start at once, one migrates and the others wait for it. */
+/** Migrates the Postgres schema. If many nodes start at once, only one at a time applies a migration. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type pg from 'pg'
 import { DatabaseProblem } from '../database-problem.ts'
 import { withClient } from './database.ts'
 import { MIGRATIONS } from './migrations.ts'
 
-/** No other program on the same database is likely to lock this number. */
+/** Migrations take this advisory lock. No other program on the same database is likely to use the number. */
 const LOCK = 7_264_539_153
 /**
- * A transfer holds this advisory lock until its transaction ends. Servers and commands request it before they start, and do not
- * start without it. The text is an SQL argument.
+ * A transfer holds this advisory lock until its transaction ends. Each migration requests it, so servers and commands that
+ * migrate the schema do not start meanwhile. The text is an SQL argument.
  */
 export const TRANSFER_LOCK = `hashtextextended('copy of ' || current_schema(), 0)`
 export interface Patience {

@@ -18,7 +18,7 @@ import { openBytesOf, QUOTA_COLUMNS } from './quotas.ts'
 import { hasLarge, storedTexts } from './texts.ts'
 import { eachAlone } from './unknown-commit.ts'
 
-/** No node settled the outcome. A node cannot have this name. */
+/** `outcomes.node` is this if the job was overdue, so that no node settled it. A node cannot have this name. */
 const NO_NODE = 'none'
 
 interface SettledJob {
@@ -50,7 +50,9 @@ export function settleOperations(parts: PostgresParts): Pick<Store, 'settle'> {
   }
 }
 
-/** An unknown commit rejects instead of being repeated, because the caller retries anyway. */
+/**
+ * If the outcome of the commit is unknown, this rejects instead of repeating the statement, because the caller retries anyway.
+ */
 async function settleOrMark(
   database: Database,
   settlements: readonly Settlement[],

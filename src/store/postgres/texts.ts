@@ -5,7 +5,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { asItIs, BASE64, type StoredText, storedText, storedTextOnThread } from '../compressed-text.ts'
 
-/** Postgres would compress rows of this size itself, with five times the CPU time and a worse result. */
+/**
+ * Texts from this size on are compressed. Postgres would compress rows of this size itself, with several times the CPU time and
+ * a worse result.
+ */
 export const COMPRESS_FROM_BYTES = 2048
 /** Shorter texts are not compressed on a thread, because sending them there would cost more. */
 const ON_THREAD = 65_536
@@ -50,7 +53,7 @@ export function storedTextColumns(texts: readonly StoredText[]): unknown[] {
   ]
 }
 
-/** Escaping fewer characters than this takes less than a millisecond. */
+/** An array with fewer characters is left to the driver, which escapes it in less than a millisecond. */
 const LARGE = 65_536
 
 const OIDS = { bytea: 17, text: 25 }
@@ -61,7 +64,7 @@ export function textArray(values: readonly (string | null)[]): readonly (string 
   return characters < LARGE ? values : binaryArray(values, 'text')
 }
 
-/** Copying a large column should get its own turn of the event loop. */
+/** Returns whether a column is so large that copying it should get its own turn of the event loop. */
 export function hasLarge(columns: readonly unknown[]): boolean {
   return columns.some((column) => Buffer.isBuffer(column) && column.length > LARGE)
 }

@@ -136,7 +136,10 @@ const QUOTA_SUMS = `
 const HOLDS_ANYTHING = `
   select exists (select 1 from accounts) or exists (select 1 from jobs) or exists (select 1 from usage) as anything`
 
-/** Far longer than the other database takes for a batch. If the client disappears, its transaction ends after this time. */
+/**
+ * If the client disappears, its transaction ends after this time, which is far longer than the other database takes for a
+ * batch.
+ */
 const IDLE_MS = 600_000
 const LOCK_MS = 5_000
 
@@ -183,7 +186,7 @@ class TransferConnection implements Queries {
     return this.run(text, values)
   }
 
-  /** Statements are not prepared, because batches are large, and a pooler may have shared the connection before. */
+  /** Statements are not prepared, because a pooler may have shared the connection before. */
   run(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     return asProblem(async () => (await this.#client.query<Row>(text, [...values])).rows)
   }

@@ -1,5 +1,5 @@
 /**
- * Tests claims next to a node of version 0.3, which uses one count of turns for all routes and whose notifications name no
+ * Tests claims next to a node of version 0.3, which uses one sequence of turns for all routes, and whose notifications name no
  * route.
  */
 import assert from 'node:assert/strict'
@@ -40,7 +40,7 @@ async function queueAsOld(old: pg.Client, turn: number) {
 test('a job that a node of version 0.3 queues and announces is claimed at once, wherever the walk stands', async (t) => {
   const { node, old, channel } = await start(t)
   await accept(node.store, [newJob(), newJob()], { route: ROUTE })
-  // The place is at the last of these jobs, whose turn is much higher than that of the next job.
+  // The place is at the last of these jobs, which has a much higher turn than the next job.
   await node.store.claim('x', 2, now.ms, OF_ROUTE)
   assert.equal((await claimNext(node.store, node.name, 2, now.ms, ROUTE)).length, 2)
   const job = await queueAsOld(old, 5)

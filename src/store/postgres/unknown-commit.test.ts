@@ -1,4 +1,4 @@
-/** If the result of a statement is lost, the store finds out what the database did, and does it only once. */
+/** If the result of a statement is lost, the store or its caller finds out what the database did, and nothing is done twice. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startCuttingProxy } from '../../../test/nodes/cutting-proxy.ts'

@@ -1,17 +1,19 @@
-/** Runs groups of writes: finds out which operation failed, and whether a commit with an unknown outcome was stored. */
+/** Runs groups of operations: finds out which operation failed, and whether a commit with an unknown outcome was stored. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Failed } from '../group-commit.ts'
 import { StoreUnavailable } from '../store.ts'
 import { OutcomeUnknown } from './database.ts'
 
-/** Longer than a restart of the database takes. After this time, the waiting caller gets a 503. */
+/**
+ * Repeating stops after this time, which is longer than a restart of the database takes. Then the waiting caller gets a 503.
+ */
 const MAX_UNKNOWN_MS = 20_000
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /**
- * If the database rejects the group, each operation runs alone, because only one may be at fault. If the database is
- * unreachable, all operations fail.
+ * If the database rejects the group, each operation runs alone, because only one may be at fault. If it is unavailable, all
+ * operations fail.
  */
 export async function eachAlone<Op, Result>(
   ops: readonly Op[],
@@ -28,7 +30,7 @@ export async function eachAlone<Op, Result>(
   }
 }
 
-/** `again` repeats a write whose commit is unknown. It does not change what is already stored. */
+/** `again` repeats a write whose commit had an unknown outcome. It does not change what is already stored. */
 export type Mode = 'first' | 'again'
 
 /**
@@ -52,7 +54,7 @@ export function eachAloneUntilKnown<Op, Result>(
 }
 
 /**
- * Runs `again` until it succeeds or certainly fails, if the commit of `first` is unknown. `again` must detect what `first`
+ * If the outcome of `first` is unknown, runs `again` until it succeeds or certainly fails. `again` must detect what `first`
  * stored, and do the rest. Rejects with `StoreUnavailable` if this takes too long.
  */
 async function untilCommitKnown<T>(first: () => Promise<T>, again: () => Promise<T>): Promise<T> {

@@ -127,8 +127,8 @@ function storeAnswered(file: ServedFile, nowMs: number, job: NewJobCells, conten
 }
 
 /**
- * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise, returns the result
- * for a request that repeats an earlier one.
+ * Stores the idempotency key of these jobs. Returns null if the caller must store the jobs, too. Otherwise returns the result
+ * of the request, which repeats an earlier one or conflicts with it.
  */
 function rememberKey(
   file: ServedFile,
@@ -161,7 +161,7 @@ function findEarlier(
   return jobIds.some((id) => file.prepare(EXISTS).get(id)) ? { kind: 'repeated', jobIds } : null
 }
 
-/** Jobs of a batch follow each other, so the first one on a route determines the turns of the others. */
+/** Jobs of a batch follow each other, so the turn of the first job on a route determines the turns of the others. */
 type NextTurns = Map<string, number>
 
 function storeJob(

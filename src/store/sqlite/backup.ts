@@ -25,7 +25,7 @@ import type { SnapshotResult, VacuumTask } from './vacuum-thread.ts'
 
 export interface WriteOptions {
   readonly force: boolean
-  /** An abort removes the unfinished file. The thread that writes the file continues until the process exits. */
+  /** An abort removes the unfinished file. The thread that writes the file is not stopped. */
   readonly signal: AbortSignal
   readonly onProgress: (bytes: number) => void
 }
@@ -47,7 +47,6 @@ export async function backUpFile(
   target: string,
   options: WriteOptions,
 ): Promise<DatabaseSummary> {
-  // Opening a missing file would create it, so a mistyped path would be backed up as an empty database.
   if (!existsSync(path)) throw new DatabaseProblem(`There is no database ${path} to back up.`)
   refuseUnfit(target, path)
   if (!options.force) refuseToReplace(target)

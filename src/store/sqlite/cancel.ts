@@ -1,6 +1,6 @@
 /**
- * Cancels jobs in SQLite. Commands cancel jobs in their own process, so the table `cancelled_jobs` informs the server
- * which executions to stop.
+ * Cancels jobs in SQLite. Commands cancel jobs in their own process, so the table `cancelled_jobs` informs the server which
+ * executions to stop.
  */
 import type { Usage } from '../../job/job.ts'
 import { monthOf } from '../../job/month.ts'
@@ -40,7 +40,7 @@ export function* cancel(condition: Sql, outcome: CancelledOutcome): Steps<number
 export const cancelledOperations = {
   takeCancelled: write((file: ServedFile, _node: string): Claim[] => {
     const rows = file.prepare(TAKE_CANCELLED).all(MAX_CANCELLED)
-    // A command may have cancelled these jobs in its own process, which does not change the counts in this process.
+    // A cancellation does not change the counts, because a command may run it in its own process.
     if (rows.length > 0) file.queue.recount(file)
     return rows.map((row) => ({ jobId: textOf(row, 'job_id'), attempt: numberOf(row, 'attempt') }))
   }),

@@ -23,8 +23,8 @@ export interface DatabaseSummary {
 }
 
 /**
- * Opens a file, which the caller must close. Throws a `DatabaseProblem` if the file is not a database of Parley, or if a newer
- * version of Parley wrote it.
+ * Opens a file, which the caller must close. Throws a `DatabaseProblem` if the tables are not those of Parley, or if a newer
+ * version of Parley wrote the file. If SQLite cannot read the file, its error is thrown.
  */
 export function openReadOnly(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS })

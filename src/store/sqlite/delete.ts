@@ -36,11 +36,12 @@ export const deletionOperations = {
   }),
 
   /**
-   * Rewrites the file without free pages, and empties the write-ahead log, which still contains the deleted data. Throws if
-   * another process keeps reading the file. This is declared as a read because `vacuum` cannot run in a transaction.
+   * Rewrites the file without free pages, and empties the write-ahead log, which still contains the deleted data. Throws if the
+   * log cannot be emptied, because another process keeps reading the file. This is declared as a read because `vacuum` cannot
+   * run in a transaction.
    */
   scrub: read(({ db }: OpenFile): void => {
-    // The copy is as large as the database, so it might not fit into memory.
+    // The copy that `vacuum` writes is as large as the database, so it might not fit into memory.
     db.exec('pragma temp_store = file; vacuum; pragma temp_store = memory')
     const row = db.prepare('pragma wal_checkpoint(truncate)').get()
     if (row?.busy !== 0)
@@ -48,7 +49,7 @@ export const deletionOperations = {
   }),
 }
 
-/** One index contains the queued jobs, another the held ones. */
+/** Queued jobs have a turn, and held jobs have a node. */
 const HAS_OPEN_JOBS = ['turn', 'node'].map(
   (column) => `select 1 from jobs where account = ? and ${column} is not null limit 1`,
 )

@@ -1,6 +1,4 @@
-/**
- * Implements for SQLite what differs in the SQL that both stores share. Rows of the same job have the same row number, `seq`.
- */
+/** Contains the parts of the shared SQL that are different for SQLite. Rows of the same job have the same row number, `seq`. */
 import type { Dialect } from '../dialect.ts'
 import { MAX_EQUAL, NO_CALLERS } from '../held-request-store.ts'
 import { IS_JOB } from '../job-rows.ts'
@@ -93,7 +91,7 @@ export const SQLITE: Dialect = {
       union all select id from jobs indexed by jobs_held where node is not null and ${range} and ${running}
       limit ${limit}`
   },
-  /** The storage thread runs one write at a time, so no lock is needed. */
+  /** Each write transaction locks the whole file, so no other lock is needed. */
   lockAccount: () => sql`select 1`,
   lockOpenJob: (jobId) =>
     sql`select node, earlier, reserved from jobs where id = ${jobId} and settled_at_ms is null`,

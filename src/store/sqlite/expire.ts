@@ -24,10 +24,10 @@ const { forgetReruns } = rerunOperations(SQLITE)
 const STEP = 400
 
 export const expireOperations = {
-  /** Runs one step. Returns whether another step would find work now. */
+  /** Runs one step. Returns whether another step may find work now. */
   expire: write((file: ServedFile, expiry: Expiry): boolean => {
-    // Each step examines only the oldest responses. One with a long TTL delays the deletion of later ones with a shorter TTL,
-    // by at most an hour (SPEC §2.1).
+    // Each step examines only the oldest responses. A response with a long TTL delays the deletion of later responses with a
+    // shorter TTL, by at most an hour (SPEC §2.1).
     const responses = Number(file.prepare(DELETE_RESPONSES).run(STEP, expiry.nowMs).changes)
     const keys = Number(file.prepare(DELETE_KEYS).run(expiry.nowMs, STEP).changes)
     const jobs = expireJobs(file, expiry)

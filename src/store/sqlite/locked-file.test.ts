@@ -1,4 +1,4 @@
-/** Tests what a server does while another process, such as a scrub, holds the write lock of its file. */
+/** Tests what a server does while another connection, such as that of a scrub, holds the write lock of its file. */
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -310,8 +310,8 @@ alter table accounts add column cap_cost integer;
 `
 
 /**
- * Adds an index of the jobs whose wait began after their creation: they were released to wait, or have waited for the
- * budget of their account.
+ * Adds an index of the jobs whose wait began after their creation: they were released to wait, or have waited for the budget of
+ * their account.
  */
 const fourteenth = `
 create index jobs_waiting on jobs (id) where turn is not null and waits_since_ms is not null;

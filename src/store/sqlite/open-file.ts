@@ -15,7 +15,8 @@ interface QueueSnapshot {
 
 /**
  * Keeps the number of queued and assigned jobs and the next row number in memory, because counting the rows of a long queue is
- * slow. Every operation that changes those rows must also change this state. A rollback restores it.
+ * slow. Every operation that changes those rows must also change this state, except cancellations, which `takeCancelled` counts
+ * later. A rollback restores it.
  */
 class QueueState {
   #nextSeq = 1
@@ -45,13 +46,13 @@ class QueueState {
   }
 
   /**
-   * Call this at the start, and after another process has finished jobs. Queued jobs are computed as the open jobs that are not
-   * assigned, because counting a million of them directly would block the storage thread for 0.3 s.
+   * Call this at the start, and after jobs were cancelled. Queued jobs are computed as the open jobs that are not assigned,
+   * because counting a million of them directly would block the storage thread for 0.3 s.
    */
   recount(file: Statements): void {
     const numberOf = (sql: string) => Number(Object.values(file.prepare(sql).get() ?? { none: 0 })[0] ?? 0)
-    // A cached response may be deleted slightly later than its job. If its row number were reused meanwhile, it would answer
-    // for another job.
+    // A cached response may be deleted slightly later than its job. If the row number were reused meanwhile, the response would
+    // belong to another job.
     this.#nextSeq =
       Math.max(numberOf('select max(seq) from requests'), numberOf('select max(seq) from kept_answers')) + 1
     this.#assigned = numberOf('select count(*) from jobs indexed by jobs_held where node is not null')

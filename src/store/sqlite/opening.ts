@@ -76,7 +76,7 @@ export function lockForTransfer(path: string): DatabaseSync {
   )
 }
 
-/** Takes the same lock while a backup replaces the file. */
+/** Takes the lock of `lockForServing` while a backup replaces the file. */
 export function lockForRestoring(path: string): DatabaseSync {
   return lock(
     path,

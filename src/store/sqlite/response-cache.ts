@@ -33,7 +33,7 @@ const LEAST_SLOTS = 256
 interface Shard {
   slots: number
   used: number
-  /** Together, `high` and `low` contain 64 bits of the fingerprint. */
+  /** `high` and `low` are 32-bit hashes of the two halves of the fingerprint. */
   high: Uint32Array
   low: Uint32Array
   seq: Float64Array
@@ -42,9 +42,8 @@ interface Shard {
 }
 
 /**
- * Maps fingerprints to rows of the append-only table `kept_answers`. A server builds this index from the table when it starts.
- * An index in SQLite would write a random page for every job, which doubled the total cost of a job
- * (docs/internals/measurements.md).
+ * Maps fingerprints to rows of the table `kept_answers`. A server builds this index from the table when it starts. An index in
+ * SQLite would change a random page for every job, which costs more (docs/internals/measurements.md).
  *
  * A slot takes 20 bytes. A shard whose slots are half full drops expired entries, and grows if necessary.
  */

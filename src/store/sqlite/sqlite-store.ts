@@ -197,7 +197,7 @@ function storeOn(thread: ThreadClient, { path, nowMs, onFatal }: SqliteStoreOpti
     ),
     shared: false,
     isKnownToAll: () => true,
-    /** Only this node uses the file, so there are no events of other nodes. */
+    /** No other node uses the file, so there are no events of other nodes. */
     subscribe: () => {},
     announceWaits: async () => {},
     // Rates are stored only for nodes that share a database.

@@ -1,4 +1,4 @@
-/** Tests the sums of quotas in files of earlier versions. */
+/** Tests the sums of quotas after a start, mainly on files of earlier versions. */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
  * Sums the usage and the changes of quotas in memory until the end of a transaction. So a group of a thousand jobs of one
- * account changes only two rows.
+ * account and model changes only two rows.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { MAX_COST, sumOfCosts } from '../../job/amount.ts'
@@ -154,7 +154,7 @@ export function countOnce(db: DatabaseSync): void {
 
 /**
  * Corrects the reserved sums when a server starts, because a server of version 0.3 may have finished jobs without updating
- * them. If nothing is reserved, this reads only one row.
+ * them. If nothing is reserved, this reads only the sums.
  */
 export function correctReserved(db: DatabaseSync): void {
   if (db.prepare('select 1 from quota_sums where reserved <> 0 limit 1').get() === undefined) return

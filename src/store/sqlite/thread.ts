@@ -1,6 +1,6 @@
 /**
- * Runs the storage thread. Only this thread uses the database file, so that a slow disk never delays the event loop. All writes
- * that have arrived are committed in one transaction.
+ * Runs the storage thread, which uses the database file for the event loop, so that a slow disk never delays the event loop.
+ * Writes that have arrived together are committed in one transaction.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
@@ -37,7 +37,7 @@ export type FailureKind = 'unavailable' | 'rejected' | 'unknown account' | 'erro
 /** The thread sends this first. `operator` means that the operator must fix the cause. */
 export type StartReport = 'ready' | { readonly notReady: string; readonly operator: boolean }
 
-/** SQLite's primary result code for a write lock that another process held for longer than the busy timeout. */
+/** SQLite's primary result code for a write lock that another connection held for longer than the busy timeout. */
 const BUSY = 5
 /** SQLite's primary result codes for temporary errors: busy, locked, no memory, read-only, I/O, full, cannot open. */
 const PASSING_CODES: readonly number[] = [BUSY, 6, 7, 8, 10, 13, 14]
@@ -101,8 +101,8 @@ class StorageThread {
     try {
       return { values: commit(calls), failures: [] }
     } catch (error) {
-      // Another process, such as a scrub, holds the write lock. Retrying each operation alone would only wait for the same lock
-      // again.
+      // Another connection, such as that of a scrub, holds the write lock. Retrying each operation alone would only wait for
+      // the same lock again.
       if (calls.length === 1 || codeOf(error) === BUSY) {
         return {
           values: calls.map(() => undefined),

@@ -65,7 +65,7 @@ function sqliteSource(db: DatabaseSync, lock: DatabaseSync): TransferSource {
       select min(h.turn) from jobs h indexed by jobs_by_route where h.turn is not null and h.route = j.route)`,
     from: {
       callbacks: { key: ['seq'] },
-      // Only rows of `jobs` contain both the ID and the row number, so the other tables are joined to them.
+      // Rows of `kept_answers` have no job ID, so they are joined to `jobs`.
       cachedResponses: {
         table: sql`(
           select j.id as job_id, k.fingerprint, j.settled_at_ms as kept_at_ms, k.until_ms
@@ -127,7 +127,7 @@ function sqliteTarget(db: DatabaseSync, lock: DatabaseSync): TransferTarget {
   }
 }
 
-/** All rows of a job get the row number of the job, which the source does not have. */
+/** All rows of a job get the row number that the job has in this file. */
 function insert(
   db: DatabaseSync,
   kind: Kind,
