@@ -1,6 +1,6 @@
 /**
  * The usage, receipt and error of a job that finishes without another call to a model: a cached response completes it, it is
- * overdue, or it is cancelled. Its earlier runs count (`queue/execution-result.ts`).
+ * overdue, or it is cancelled.
  */
 import { sumOfCosts } from './amount.ts'
 import { type JobError, NO_USAGE, type Usage } from './job.ts'
@@ -17,7 +17,7 @@ export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 export interface EarlierUsage {
   /** The number includes calls that are not in `records`. */
   readonly calls: number
-  /** Receipts contain only the latest calls. */
+  /** Only the latest calls are recorded. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number
