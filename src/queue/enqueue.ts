@@ -45,7 +45,10 @@ export class Enqueuer {
     this.#options = options
   }
 
-  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount` if none of them was stored. */
+  /**
+   * When this resolves to `accepted`, the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount` if they could
+   * not be stored.
+   */
   async enqueue(jobs: readonly Job[], options: EnqueueOptions): Promise<Accepted> {
     const { idempotency, awaited, costCap, overBudget = false } = options
     const { store, worker, node, clock, cacheKeyOf } = this.#options
