@@ -9,10 +9,15 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/** A shared rate exchanges this often: the first pause applies while requests wait, the second otherwise. */
+/**
+ * The pause between two exchanges of a shared rate is between these times while requests wait, and otherwise the longer one.
+ */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** At least and at most so many requests wait here, so that the next one is always known. Further jobs stay in the queue. */
+/**
+ * The room for waiting requests is between these numbers, so that the next request is usually known. Further jobs stay in the
+ * queue.
+ */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
 const LATEST = 0.1
@@ -73,7 +78,8 @@ export class Rate {
   /** Accounts without waiting requests are removed, so that they cost no time. */
   readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
   /**
-   * The turn of an account is the sum of its granted tokens, divided by its weight. A new account starts at the current turn.
+   * The turn of an account grows by its granted tokens, divided by its weight. An account whose turn has passed starts at the
+   * current turn.
    */
   readonly #turns = new Map<string, number>()
   /** Once this many accounts have a turn, idle accounts whose turn has passed are forgotten. */
@@ -85,7 +91,7 @@ export class Rate {
   #averageTokens = 0
   #isAsking = false
   #isClosed = false
-  /** An exchange before this time would grant nothing. */
+  /** No exchange is made for waiting requests before this time. */
   #retryAtMs = 0
   #exchangedAtMs = Number.NEGATIVE_INFINITY
   #cancelTimer: (() => void) | null = null
@@ -428,7 +434,7 @@ export class Reservation {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** A request is sent twice if the server rejected the format of the first one. */
+  /** If the server rejects the format, the request is sent again, under the same reservation. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)

@@ -87,7 +87,7 @@ export interface HealthOptions {
   readonly bookOf?: (name: string) => RateBook
 }
 
-/** Throws if a target names an upstream that does not exist, or an `auto` list a model that does not exist. */
+/** Throws if a target names an upstream that does not exist, or an `auto` list a model without targets. */
 export function createRoutingTable(
   upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
   models: { readonly [name: string]: ModelSettings },
