@@ -1,11 +1,11 @@
-/** Decides whether two jobs are identical, and whether a request repeats another one of its account. */
+/** Decides whether two jobs are identical, and whether a request repeats an earlier request of its account. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
 
 /** A fingerprint has 132 bits, in base64url. */
 export const FINGERPRINT_DIGITS = 22
-/** Longer messages are hashed without joining them to the other parts, because joining would copy them. */
+/** Messages longer than this are hashed without joining them to the other parts, because joining would copy them. */
 const LONG = 16_384
 
 /**

@@ -6,8 +6,8 @@ import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema 
 import type { SchemaObject } from './job.ts'
 
 /**
- * The texts of the remembered schemas have at most this many characters. The parsed schemas take about twenty times as much
- * memory.
+ * Together, the texts of the remembered schemas have at most this many characters, unless there is only one. The parsed schemas
+ * take about twenty times as much memory.
  */
 const MAX_REMEMBERED = 512 * 1024
 

@@ -1,6 +1,6 @@
 /**
  * Lets equal requests join a job. A held request waits until its job has finished. Until somebody has received the answer, an
- * equal request joins the job instead of creating another one in two cases: its caller declares a retry, or all callers of the
+ * equal request joins the job instead of creating another job in two cases: its caller declares a retry, or all callers of the
  * job disconnected within the last minutes. Equal requests in parallel, whose callers all wait, create separate jobs, because
  * they are probably intended.
  *

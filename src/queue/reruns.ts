@@ -69,7 +69,7 @@ export class Reruns {
 
   /**
    * Resolves when each rerun that was requested before the call has its job or a refusal, unless another node has taken it.
-   * Resolves earlier after an error, or if this is stopped. Never rejects.
+   * Resolves earlier after an error or a call of `stop`. Never rejects.
    */
   makeAll(): Promise<void> {
     this.#making = this.#making.then(() => this.#makeOpen())

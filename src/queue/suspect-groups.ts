@@ -2,9 +2,9 @@
  * Decides how many suspects run at once. A suspect was running when its node crashed, so it may have caused the crash.
  *
  * At first, one suspect runs. Each settled suspect lets one more run at once, so the group doubles while nothing crashes. After
- * a crash, at most half of the jobs that ran in it run at once, and the group does not grow. Otherwise a poison job, which
- * crashes its node, would soon run with most of the others again. Because each crash halves the group, at most eight crashes
- * find one poison job among 256 suspects.
+ * a crash of suspects, at most half of those that ran in it run at once, and the group does not grow. Otherwise a poison job,
+ * which crashes its node, would soon run with most of the others again. Because each crash halves the group, at most eight
+ * crashes find one poison job among 256 suspects.
  *
  * Suspects with the highest crash count run first, without others. None of this is stored: after a crash, the crash counts show
  * a new process how large the last group was.

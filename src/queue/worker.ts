@@ -213,7 +213,7 @@ export class Worker {
 
   /**
    * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is
-   * held. A second call waits for the same drain.
+   * being claimed, executed or settled. A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'

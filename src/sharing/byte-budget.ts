@@ -46,7 +46,7 @@ export class ByteShare {
   /** Large things may use the limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** A small thing that fits under this total is granted without a check of the account, which cannot exceed its part then. */
+  /** A small thing that fits under this total is granted without a check of its account, which cannot exceed its part then. */
   readonly #openToSmall: number
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
@@ -67,7 +67,8 @@ export class ByteShare {
     this.limit = Math.floor(limit)
     this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
-    // If others hold a third of the limit of large things, an account's part is half of the other two thirds, so also a third.
+    // If others hold at most a third of the limit of large things, an account's part is at least half of the other two thirds,
+    // so a third.
     this.#openToSmall = this.#limitOfLarge / 3
   }
 
