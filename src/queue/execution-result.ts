@@ -149,7 +149,8 @@ export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]
   readonly tries: number
   /**
-   * `sinceMs` is when the last run ended (Unix time). `waitedMs` is how long the job had waited for model servers until then.
+   * `sinceMs` is when the last run, or the wait for the account's budget, ended (Unix time). `waitedMs` is how long the job had
+   * waited for model servers until then.
    */
   readonly sinceMs: number
   readonly waitedMs: number

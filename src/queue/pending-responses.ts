@@ -59,8 +59,8 @@ export class PendingResponses {
   }
 
   /**
-   * Call this before the job can be settled. Returns null if the request cannot wait: no slot is free, or only the reserve is
-   * left and the account uses too many slots, or the server is stopping.
+   * Call this before the job can be settled, or read the job again afterwards. Returns null if the request cannot wait: no slot
+   * is free, or only the reserve is left and the account uses too many slots, or the server is stopping.
    * @param ms the timeout of the wait in milliseconds
    * @param existed whether the job exists. If so, the wait also ends when the job is deleted (`vanished`)
    */

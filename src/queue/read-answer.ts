@@ -8,10 +8,7 @@ import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/**
- * A schema with more characters than this is read on a thread, and so are an answer and its format with more characters
- * together.
- */
+/** A schema with more characters than this is read on a thread. So is an answer that has more together with its format. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {

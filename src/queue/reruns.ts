@@ -61,7 +61,7 @@ export class Reruns {
     this.#poll.start()
   }
 
-  /** Resolves after the rerun in progress has its job. */
+  /** Resolves when no rerun is in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poll.stop(), this.#making])

@@ -25,11 +25,11 @@ export class RouteState {
   readonly queues: RouteQueue[] = []
   /** Counts the jobs that this node holds, by account. */
   readonly held = new Counts<string>()
-  /** The first calls of these jobs have not begun, so the upstream does not count the jobs yet. */
+  /** Counts the jobs whose first calls have not begun, so that the upstream does not count them yet. */
   arriving = 0
   /**
-   * These jobs wait for a slot of a busy upstream, because they are urgent or because their account held nothing there (a
-   * newcomer).
+   * Counts the jobs that wait for a slot of a busy upstream, because they are urgent or because their account held nothing
+   * there (a newcomer).
    */
   newcomers = 0
   limited: Allowance | null = null

@@ -288,7 +288,7 @@ export class Worker {
     return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
-  /** Returns false if the job was released or lost instead of settled. */
+  /** Returns false if the job was released or lost, and true if it was settled or cannot be settled. */
   async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     metrics.started(job, clock.nowMs())
