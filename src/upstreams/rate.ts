@@ -111,7 +111,7 @@ export class Rate {
     return this.#waiting
   }
 
-  /** About as many jobs may wait here as can be sent in a second. */
+  /** How many more requests may wait here. Together, about as many may wait as can be sent in a second. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
     return Math.min(this.mostWaiting, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
@@ -410,7 +410,7 @@ export class Rate {
   }
 }
 
-/** The right to send a request. It is released only once; later calls correct the difference from the estimate. */
+/** The right to send a request. It is released only once. Afterwards, `sent` and `usedTokens` only correct what was counted. */
 export class Reservation {
   readonly rate: Rate
   readonly #amounts: Amounts
@@ -434,7 +434,7 @@ export class Reservation {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** If the server rejects the format, the request is sent again, under the same reservation. */
+  /** If the server rejects the format, the request is sent again, and counts again. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)
