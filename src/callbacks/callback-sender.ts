@@ -36,7 +36,10 @@ export interface CallbackSenderOptions {
   readonly bytes: ByteShare
   /** The sender calls this after the store has recorded an attempt or a permanent failure. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** The sender calls this with each error of a store operation, and then retries the operation unless it is stopping. */
+  /**
+   * The sender calls this with each error of a store operation that may be temporary, and then retries the operation unless it
+   * is stopping.
+   */
   readonly onError: (error: unknown) => void
 }
 
