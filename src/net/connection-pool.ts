@@ -9,7 +9,10 @@ import type { Socket } from 'node:net'
 import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
-/** If there are more than `total` idle connections, the pool closes one of the origin whose last release was longest ago. */
+/**
+ * If there are more than `total` idle connections, the pool closes a connection of the origin whose last release was longest
+ * ago.
+ */
 export interface IdleLimits {
   readonly total: number
   readonly perOrigin: number
