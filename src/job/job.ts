@@ -89,7 +89,7 @@ export interface Job {
 /** A node holds this job. Every write about the job names the attempt, so that an earlier holder cannot change anything. */
 export interface ClaimedJob extends Job {
   readonly attempt: number
-  /** The first crash counts if a node held the job, later crashes count only if the start of its execution was recorded. */
+  /** The first crash counts if a node held the job; later crashes count only if the start of its execution was recorded. */
   readonly crashCount: number
   /**
    * True if the last crash that counts against this job counts against no other job of the same node. For a job that was

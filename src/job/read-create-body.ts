@@ -93,7 +93,7 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** Only this many headers of a callback are kept. It may have fewer, so the check of their number still fails. */
+/** Only this many headers of a callback are kept. The limit for callers is lower, so the check of their number still fails. */
 const HEADERS = 100
 
 /**

@@ -10,7 +10,7 @@ export interface Tier {
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
   readonly maxOutputTokens: number | null
-  /** A job that requests no priority has `normal`. */
+  /** The priorities that a job may request. A job that requests none has `normal`. */
   readonly priorities: ReadonlySet<Priority>
   /** While jobs are queued, accounts share slots in proportion to their weights. */
   readonly weight: number
