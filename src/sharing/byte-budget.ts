@@ -137,7 +137,7 @@ export class ByteShare {
   }
 
   /**
-   * Frees bytes. `bytes` must be an amount that was counted at once. A waiting request that gets them continues in a later
+   * Frees bytes. `bytes` must be an amount that one call has counted. A waiting request that gets them continues in a later
    * microtask, never during this call.
    */
   release(account: string, bytes: number): void {
