@@ -6,7 +6,7 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /** How often a node without batches looks for some. Creating a batch through this node wakes the runner. */
+  /** How often a node without batches looks for batches. Creating a batch through this node wakes the runner. */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }

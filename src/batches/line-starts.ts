@@ -64,7 +64,7 @@ export class LineStarts {
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Stores nothing. */
+  /** Applies the rules of admission to a line. Stores nothing. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
