@@ -66,14 +66,13 @@ export class Cancellation {
         await this.#end(cancelled)
       } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // If the database is unavailable, the next poll finds the jobs.
       if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }
 
   /**
    * Call this after this node cancelled the job. Signals its execution on this node to stop, and answers the requests on this
-   * node that wait for it, whichever node ran it. If the database does not respond, a later poll does the rest. Never rejects.
+   * node that wait for it, whichever node ran it. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

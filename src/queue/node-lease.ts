@@ -63,7 +63,7 @@ export interface NodeLeaseEvents {
   reverted(crashes: number): void
   /** This node's lease had expired, so other nodes may have rescued its jobs. This node stopped this many executions. */
   lost(jobs: number): void
-  /** The worker held this many jobs that the database did not assign to this node. Most of them have just been settled. */
+  /** The worker held this many jobs that the database did not assign to this node. */
   gone(jobs: number): void
   error(message: string, error: unknown): void
 }

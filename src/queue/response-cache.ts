@@ -70,10 +70,7 @@ export function cachedResult(contentJson: string | null, { reserved }: Job): Exe
   return fromCache(contentJson ?? 'null', reserved === undefined ? NO_RUNS : { ...NO_RUNS, cost: 0 })
 }
 
-/**
- * Returns what to cache; null if the job has no answer or does not use the cache.
- * @param fingerprint null if the job does not use the cache
- */
+/** Returns what to cache; null if the job has no answer or does not use the cache. */
 export function cacheEntry(
   outcome: Outcome,
   fingerprint: string | null,
