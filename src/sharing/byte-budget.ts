@@ -72,7 +72,7 @@ export class ByteShare {
     this.#openToSmall = this.#limitOfLarge / 3
   }
 
-  /** How many bytes are not held; 0 if more than the limit are held. */
+  /** Returns 0 if more bytes than the limit are held. */
   get free(): number {
     return Math.max(0, this.limit - this.#held.total)
   }

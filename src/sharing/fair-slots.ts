@@ -26,7 +26,6 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** This is the weight in the account's latest waiting request. */
   weight: number
   /** A set keeps the order of arrival, and can remove any request in constant time. */
   readonly requests: Set<WaitingRequest>
