@@ -1,6 +1,5 @@
 /**
- * Runs a batch that this node owns, step by step. While one step is being stored, the next one gathers lines and results, so
- * steps become larger until the database keeps up.
+ * Runs a batch that this node owns, step by step. While one step is being stored, the next one gathers lines and results.
  *
  * A step is stored as a whole. If that fails, or if another process has changed the batch, this run is discarded, and a new run
  * continues from the stored state. So a step must be repeatable: a line keeps its job, because its idempotency key finds the
@@ -51,7 +50,7 @@ export interface BatchRunOptions {
   readonly makeId: () => string
   readonly maxLineBytes: number
   readonly maxLinesOf: (tier: string) => number
-  /** How long files and batches are stored. */
+  /** How long a batch is stored after its end, and its result files unless the account chose another time. */
   readonly retentionMs: number
   /** Returns the prices of input, for calls that end because their batch is cancelled; absent if no model has a price. */
   readonly inputPrices?: () => InputPrices | undefined
@@ -59,25 +58,24 @@ export interface BatchRunOptions {
   readonly onAdvanced: (advance: BatchAdvance) => void
 }
 
-/** All other batches of the node wait while a step validates or starts lines. */
+/** After this time, a step validates or starts no further lines, because all other batches of the node wait meanwhile. */
 const STEP_MS = 200
-/** A step is stored when this many of its lines have started or ended. */
+/** A step with this many starts and results reads no further lines. */
 const FULL = 500
-/**
- * At most this many lines are read or started at once, and this many requests are read at once. Jobs of other accounts wait for
- * no more than these.
- */
+/** At most this many lines are read or started at once, and this many requests are read at once. */
 const AT_ONCE = 100
-/** How many lines or results are read in one turn of the event loop, which takes a few milliseconds. */
+/** How many lines or results are read in one turn of the event loop, and how many jobs a step of a cancelled batch cancels. */
 const IN_TURN = 25
 /**
  * After a crash, this many lines after the last stored one may already have jobs: the lines of the step that was being stored,
  * and of the next one.
  */
 const UNSURE = 2 * (FULL + AT_ONCE)
-/** A step is stored when its results have this many bytes. */
+/**
+ * A step adds no further results once they have this many characters. It reads at most about this many bytes of lines at once.
+ */
 const RESULT_BYTES = 4 * 1024 * 1024
-/** A line that must wait is tried again after this pause. Deleted jobs are searched for as often. */
+/** A line that must wait is tried again after this pause. Searches for deleted jobs are at least this far apart. */
 const WAIT_MS = 1000
 
 const CANCELLED: Problem = {
@@ -144,8 +142,8 @@ export class BatchRun {
   }
 
   /**
-   * Runs a step, and starts to store it. `later`: there is nothing to do now. `lost`: another process has changed the batch. A
-   * failure to store one step is reported by the next, as `lost` or as a rejection.
+   * Runs a step, and starts to store it if it changed the batch. `later`: there is nothing to do now. `lost`: another process
+   * has changed the batch. If a step cannot be stored, the next one reports this, as `lost` or as a rejection.
    */
   async step(maxOpen: number): Promise<StepResult> {
     const step = new Step(this.#progress)
@@ -156,7 +154,7 @@ export class BatchRun {
       const message = 'The input file was deleted before all of it was read.'
       const problems = [{ line: null, code: 'input_file_deleted', message, param: null }]
       step.progress = { ...step.progress, problems, total: step.progress.total ?? 0 }
-      // The jobs of these lines have answers, although the lines cannot be read again.
+      // These lines have jobs, although the lines cannot be read again.
       for (const line of this.#ahead.values()) this.#begin(step, line)
       return this.#store(step, this.#batch.status)
     }
@@ -207,7 +205,7 @@ export class BatchRun {
     return (await this.#stored) ? 'later' : 'lost'
   }
 
-  /** Starts or ends the next lines, several at a time, until the step is full or has taken long enough. */
+  /** Starts or ends the next lines, several at a time. */
   async #readOn(step: Step, maxOpen: number): Promise<void> {
     const { starts, clock } = this.#options
     const isOver = clock.nowMs() >= this.#batch.deadlineMs
@@ -227,7 +225,7 @@ export class BatchRun {
     }
   }
 
-  /** Cancels some of the open lines. Later steps cancel the rest, so that other batches need not wait. */
+  /** Cancels the jobs of some open lines. Later steps cancel the rest, so that other batches need not wait. */
   async #cancelOpen(): Promise<void> {
     const { store, clock, inputPrices, onCancelled } = this.#options
     const { account } = this.#batch
@@ -297,7 +295,7 @@ export class BatchRun {
     step.begin(line)
   }
 
-  /** Returns why a job was ended without an answer although it did not fail; null otherwise. */
+  /** Returns why a job was cancelled or expired; null for other jobs. */
   #fateOf({ errorJson }: EndedJob): Problem | null {
     const code = errorJson === null ? null : JSON.parse(errorJson).code
     if (code === 'deadline_exceeded') return EXPIRED
@@ -343,7 +341,7 @@ export class BatchRun {
     }
   }
 
-  /** Ends lines without starting them. If a line was started before a crash, its result is that of its job instead. */
+  /** Ends lines without starting them. If a line already has a job, its result is that of the job. */
   async #endLines(step: Step, problem: Problem): Promise<void> {
     const { starts, clock, format } = this.#options
     for (const { line, end: offset, customId, problem: wrong } of await this.#readLines(step, AT_ONCE)) {
@@ -395,8 +393,8 @@ export class BatchRun {
   }
 
   /**
-   * Waits until the previous step is stored, then starts to store this one. Also waits for the end of the last step of the
-   * batch.
+   * Waits until the previous step is stored, then starts to store this one. The last step of the batch is stored when this
+   * resolves.
    */
   async #store(step: Step, status: BatchStatus): Promise<StepResult> {
     const { store, node, clock, makeId, onAdvanced } = this.#options

@@ -6,21 +6,24 @@ import type { OwnedBatches } from './progress.ts'
 
 export interface BatchRunnerOptions extends Omit<BatchRunOptions, 'clock'> {
   readonly clock: Clock
-  /** How often a node without batches looks for the batches of crashed nodes. New batches wake the runner. */
+  /** How often a node without batches looks for batches. Creating a batch through this node wakes the runner. */
   readonly idleClaimMs: number
   readonly onError: (error: unknown) => void
 }
 
-/** How many lines with unfinished jobs all batches of a node have together. A single batch may use all of them. */
+/** The batches of a node share this many lines with unfinished jobs equally, but each may have at least `LEAST_OPEN`. */
 export const OPEN_LINES = 1000
 const LEAST_OPEN = 10
-/** How many batches a node runs, in addition to the oldest one of each account. */
+/** A node claims batches up to this number, and beyond it only the oldest batch of each account. */
 const MAX_BATCHES = 100
-/** How often a node with batches looks for other batches and for changes of its own ones. */
+/** How often a node with batches looks for other batches, and for changes to its own. */
 const CLAIM_MS = 1000
-/** After its batches have taken this long in a round, an account's other batches wait for the next round. */
+/** When an account's batches have taken this long in a round, its other batches wait for the next round. */
 const ACCOUNT_MS = 200
-/** A round pauses for one of these times. They apply if a batch filled a step, if one had something to do, and otherwise. */
+/**
+ * The pause after a round: the first if a step was full or a batch got no turn, the second if only smaller steps were stored,
+ * and the third otherwise.
+ */
 const FULL_PAUSE_MS = 0
 const BUSY_PAUSE_MS = 20
 const PAUSE_MS = 200
@@ -73,7 +76,7 @@ export class BatchRunner {
     const { clock, idleClaimMs } = this.#options
     this.#pauseOfRoundMs = PAUSE_MS
     if (clock.steadyMs() >= this.#claimAtMs) {
-      // The time is set before the search, so that a batch created during the search causes another one.
+      // The time is set before the search, so that a batch created during the search causes another search.
       this.#claimAtMs = clock.steadyMs() + (this.#runs.size > 0 ? CLAIM_MS : idleClaimMs)
       await this.#claim()
     }

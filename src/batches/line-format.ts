@@ -23,7 +23,7 @@ export interface LineFormat {
   resultOf(batch: StoredBatch, customId: string, job: EndedJob, request: JobRequest): Promise<LineResult>
   /**
    * Returns the result of a line that ended without an answer.
-   * @param id the ID of the line's job. Without a job, an ID made of those of the batch and the line
+   * @param id the ID of the line's job; without a job, the ID of the batch followed by the number of the line
    */
   unfinished(customId: string, id: string, problem: Problem): string
   /** Returns the result of a line that is not allowed to run. */

@@ -1,4 +1,4 @@
-/** Reads a file line by line from any offset, with at most a few pieces of the file in memory. */
+/** Reads a file line by line from any offset, one piece of the file at a time. */
 import { PIECE_BYTES } from '../store/file-store.ts'
 
 export interface InputLine {
@@ -20,9 +20,9 @@ export interface LineReaderOptions {
 }
 
 const NEWLINE = 10
-/** A line with only spaces, tabs and carriage returns is blank. Files from Windows may have such lines. */
+/** A line with only spaces, tabs and carriage returns is blank. Lines of Windows files end with a carriage return. */
 const BLANKS = [0x20, 0x09, 0x0d]
-/** Many Windows programs begin a file with this byte order mark. */
+/** Many Windows programs begin a file with this byte order mark, which is not part of the first line. */
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 const EMPTY = new Uint8Array()
 
@@ -36,7 +36,7 @@ export class LineReader {
     this.#options = options
   }
 
-  /** Returns the next line, or the one at `offset`; null at the end. */
+  /** Returns the next line, or the line at `offset`; null at the end. */
   async next(offset = this.#offset): Promise<InputLine | null> {
     const { fileBytes, maxBytes } = this.#options
     const parts: Uint8Array[] = []

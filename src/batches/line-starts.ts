@@ -21,7 +21,7 @@ export interface LineStartsOptions {
 export type Admitted =
   | { readonly kind: 'admitted'; readonly job: Job }
   | { readonly kind: 'refused'; readonly error: AdmissionError }
-  /** A limit is reached, so the line can start later. */
+  /** The line is tried again later, for example because a limit is reached. */
   | { readonly kind: 'later'; readonly error: AdmissionError }
 
 export type Started =
@@ -34,9 +34,9 @@ export type LineOfBatch = Omit<BatchLine, 'jobId'>
 export const keyOfLine = (batchId: string, line: number) => `batch ${batchId} ${line}`
 
 const FINGERPRINT = 'batch'
-/** How long the keys are stored after the batch's deadline. By then, no run of the batch needs them. */
+/** How long the keys are stored after the batch's deadline, for batches that end late. */
 const REMEMBER_MS = 86_400_000
-/** Whether a line with this error can never start. Other lines are tried again later. */
+/** Whether a line with this error can never start. A line with another error is tried again later. */
 const NEVER_STARTS: Readonly<Record<AdmissionError['kind'], boolean>> = {
   invalid: true,
   'model not allowed': true,
@@ -64,7 +64,7 @@ export class LineStarts {
     return found && backgroundOwner(account, tiers.of(found.tier), found)
   }
 
-  /** Stores nothing. */
+  /** Applies the rules of admission to a line. Stores nothing. */
   async admit(element: CreateElement, owner: JobOwner): Promise<Admitted> {
     const { creator, countTokens } = this.#options
     const admission = await creator.admit([element], owner, countTokens(owner.account), true)
@@ -77,7 +77,10 @@ export class LineStarts {
     return { kind: 'admitted', job }
   }
 
-  /** Resolves when the job of the line is durable. If the line was already started, it keeps its job. */
+  /**
+   * Creates the job of the line, which is durable when this resolves to `started`. If the line was already started, it keeps
+   * its job.
+   */
   async start(
     batch: StoredBatch,
     { line, customId }: LineOfBatch,
@@ -102,7 +105,7 @@ export class LineStarts {
     }
   }
 
-  /** Returns the job that a line got before a crash; null if the line got none. */
+  /** Returns the ID of the job that a line already has; null if it has none. */
   async jobOf(batch: StoredBatch, line: number, nowMs: number): Promise<string | null> {
     const earlier = await this.#options.store.findEarlier(batch.account, idempotencyOf(batch, line), nowMs)
     return earlier?.kind === 'repeated' ? (earlier.jobIds[0] ?? null) : null

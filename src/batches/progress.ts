@@ -87,8 +87,8 @@ export function aboutOf({ aboutJson }: Pick<StoredBatch, 'aboutJson'>): AboutBat
 }
 
 /**
- * A batch whose progress has more characters than this lists many problems. Reading a hundred such batches takes a quarter of a
- * second.
+ * A list lets other requests run after a batch whose progress has more characters than this, because it lists many problems.
+ * Reading a hundred such batches takes a quarter of a second.
  */
 const LARGE = 10_000
 

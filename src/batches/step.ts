@@ -45,7 +45,7 @@ export class Step {
     this.#ended.push(line)
   }
 
-  /** @param fate why the job was ended without an answer although it did not fail; null otherwise */
+  /** @param fate why the job was cancelled or expired; null for other jobs */
   addResult(result: LineResult, fate: Problem | null = null): void {
     const { progress } = this
     ;(result.failed ? this.#errors : this.#output).push(result.json)

@@ -8,8 +8,8 @@ import type { LineStarts } from './line-starts.ts'
 import type { LineProblem, WrongLine } from './progress.ts'
 
 /**
- * A batch lists at most this many wrong lines, with at most this many characters; others are only counted. Paths in schemas can
- * be long, and responses that list batches contain all problems.
+ * A batch lists at most `MAX_NAMED` wrong lines, whose messages and paths have at most `MAX_NAMED_CHARACTERS`; others are only
+ * counted. Paths in schemas can be long, and responses that list batches contain all problems.
  */
 const MAX_NAMED = 1000
 const MAX_NAMED_CHARACTERS = 256 * 1024
@@ -48,7 +48,7 @@ export class Validation {
     this.#line += 1
     const isBlank = line.bytes?.length === 0
     if (!isBlank) this.total += 1
-    // Blank lines count, too, because reading them takes time, and a file may have millions of them.
+    // Blank lines have the same limit, because reading them takes time, and a file may have millions of them.
     if (this.total > maxLines || this.#line - this.total > maxLines) {
       const kind = isBlank ? 'blank lines' : 'lines'
       const message = `The file has more than ${maxLines} ${kind}, the limit of the tier (max_batch_lines).`

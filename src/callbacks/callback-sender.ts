@@ -36,7 +36,10 @@ export interface CallbackSenderOptions {
   readonly bytes: ByteShare
   /** The sender calls this after the store has recorded an attempt or a permanent failure. */
   readonly onAttempt: (callback: DueCallback, attempt: CallbackAttempt, next: CallbackNext['kind']) => void
-  /** The sender calls this with each error of a store operation, and then retries the operation. */
+  /**
+   * The sender calls this with each error of a store operation that may be temporary, and then retries the operation unless it
+   * is stopping.
+   */
   readonly onError: (error: unknown) => void
 }
 
@@ -183,7 +186,7 @@ export class CallbackSender {
     if (recorded === true) onAttempt(delivery.callback, made, next.kind)
   }
 
-  /** Returns whether this node aborted the attempt. The result then shows nothing about the receiver. */
+  /** Returns whether this node may have aborted the attempt. The result then shows nothing about the receiver. */
   #isCutOff(result: PostResult): boolean {
     return result.kind === 'failed' && this.#state === 'cut off'
   }
@@ -191,7 +194,7 @@ export class CallbackSender {
 
 export interface SignableBody extends CallbackBody {
   readonly secrets: Secrets
-  /** The field is present if the caller asked for the job's metadata in the callback. */
+  /** Empty or absent unless the caller asked for the job's metadata in the callback. */
   readonly metadata?: MetadataById
 }
 
@@ -217,7 +220,7 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
   }
 }
 
-/** The body is the same in every attempt, so that receivers can recognize a repetition. */
+/** The body is the same in every attempt, so that receivers can recognize an event that arrives twice. */
 function eventJson({ of, idPrefix, ending }: CallbackEvent, { view, endedAtMs }: CallbackBody): string {
   return JSON.stringify({
     id: `evt_${view.id}`,

@@ -76,8 +76,8 @@ export function onlyReserveLeft(limits: Limits, inFlight: InFlight): boolean {
 }
 
 /**
- * Returns how many slots are free without the reserve; 0 or less if there are none. Returns 0 also while many deliveries wait
- * for their receivers, because further ones would probably have to wait, too.
+ * Returns how many slots are free without the reserve; 0 or less if there are none. Also returns 0 while many deliveries wait
+ * for their receivers, because further deliveries would probably have to wait, too.
  */
 export function freeSharedSlots(limits: Limits, inFlight: InFlight): number {
   const isCrowded = inFlight.waiting.total >= share(limits, 8)

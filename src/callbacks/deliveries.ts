@@ -20,8 +20,8 @@ import type { InFlight } from './concurrency-limits.ts'
 import type { Receiver } from './receiver-limit.ts'
 
 /**
- * `claimed`: occupies nothing. `waiting`: waits for a slot. `sending`: occupies a slot of its delivery queue and capacity of
- * its receiver. `recording`: occupies only the slot, because the receiver has responded.
+ * `claimed`: occupies nothing. `waiting`: waits for a slot or for its receiver. `sending`: occupies a slot of its delivery
+ * queue and capacity of its receiver. `recording`: occupies only the slot, because the attempt has ended.
  */
 export type DeliveryState = 'claimed' | 'waiting' | 'sending' | 'recording' | 'removed'
 
@@ -32,7 +32,7 @@ export interface Delivery {
   /** This node holds the callback under this attempt. The store ignores writes that name an earlier attempt. */
   attempt: number
   state: DeliveryState
-  /** This is true if the receiver was not yet proven to respond when the attempt began. */
+  /** Whether the receiver was not proven to respond when the attempt began. */
   isUnproven: boolean
 }
 
@@ -50,7 +50,7 @@ export class Deliveries {
     return this.#toReceiver
   }
 
-  /** Returns waiting deliveries by receiver. The delivery that has waited longest comes first. */
+  /** Returns waiting deliveries by receiver. For each receiver, the delivery that has waited longest comes first. */
   waiting(queue: DeliveryQueueName): ReadonlyMap<Receiver, ReadonlySet<Delivery>> {
     return this.#queues[queue].waitingByReceiver
   }

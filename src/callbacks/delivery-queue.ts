@@ -22,7 +22,10 @@ import { DeferredDeliveries, type Deliveries, type Delivery, deferred } from './
 import type { Receiver, Receivers } from './receiver-limit.ts'
 
 const MAX_CLAIMED = 128
-/** While deliveries are in flight, the queue takes at least this many at once, because each statement is a transaction. */
+/**
+ * When a delivery has ended, the queue takes more only if at least this many can be sent, because each statement is a
+ * transaction.
+ */
 const MIN_CLAIMED = 32
 /** One poll may take at most this many callbacks only to defer them, because each deferral is a write. */
 const MAX_DEFERRED = 2048
@@ -39,7 +42,7 @@ export interface DeliveryQueueOptions {
   readonly sender: CallbackSender
   readonly clock: Clock
   readonly leaseMs: number
-  /** A callback that has been pending for longer is overdue. The whole schedule of attempts takes less time. */
+  /** A callback that has been pending for longer is overdue. The pauses of the schedule take at most this long together. */
   readonly maxOwedMs: number
   readonly onError: (error: unknown) => void
 }
@@ -65,7 +68,7 @@ export class DeliveryQueue {
     this.#inFlight = options.deliveries.inFlight(options.name)
   }
 
-  /** The callback overtakes earlier ones if its account may use the reserve and their accounts may not. */
+  /** If only the reserve is left and the account may use it, the callback overtakes earlier ones. */
   notify(account: string, jobId: string): void {
     const { limits } = this.#options
     this.#mayBeDue = true
@@ -221,7 +224,8 @@ export class DeliveryQueue {
       const sent = await sender.send(delivery)
       if (sent.kind === 'not sent') await this.#release([delivery])
       if (sent.kind === 'sent') {
-        // The receiver has responded, so it can get the next delivery. The slot stays occupied until the attempt is recorded.
+        // The attempt has ended, so the receiver can get the next delivery. The slot stays occupied until the attempt is
+        // recorded.
         deliveries.move(delivery, 'recording')
         receiver.learn(sent.health)
         this.#sendWaiting()
@@ -230,7 +234,7 @@ export class DeliveryQueue {
     } catch (error) {
       this.#options.onError(error)
     }
-    // The receiver got capacity when it responded. Waiting deliveries need the slot only if slots are short.
+    // The receiver got capacity when the attempt ended. Waiting deliveries need the slot only if slots are short.
     const freesMore = delivery.state !== 'recording' || onlyReserveLeft(limits, this.#inFlight)
     deliveries.remove(delivery)
     this.#endedSincePoll += 1

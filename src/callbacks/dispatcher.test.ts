@@ -286,8 +286,7 @@ test('an account whose receivers are slow leaves slots for others', async (t) =>
   await receiver.received(before + 14)
   const known = ended.all.length
   const others = [await owe(250, 'other')]
-  // The first callback is due at this moment, so it overtakes. The second one is found behind those that wait, when no slots
-  // become free.
+  // `notify` lets the first callback overtake. The next poll finds the second one behind those that wait.
   dispatcher.notify('other', others[0] ?? '')
   await ended.when(() => ended.all.length === known + 1)
   others.push(await owe(250, 'other'))

@@ -12,7 +12,7 @@ import { Receivers } from './receiver-limit.ts'
 import { maxOwedMs } from './retry-schedule.ts'
 
 const POLL_MS = 1000
-/** A lease outlasts an attempt by this time. It expires only if the response to `takeCallbacks` was lost. */
+/** A lease outlasts an attempt by this time, which covers the wait for memory. */
 const LEASE_SLACK_MS = 30_000
 /** Shutdown waits this long for deliveries in progress, and then aborts them. */
 const STOP_GRACE_MS = 5000
@@ -65,7 +65,10 @@ export class CallbackDispatcher {
     return { first: inFlight('first'), retry: inFlight('retry') }
   }
 
-  /** Resolves when nothing is in flight. Deliveries that were not sent, or were aborted, are due at once. */
+  /**
+   * Resolves when nothing is in flight. Deliveries that were not sent, or were aborted, return to the store and are due at
+   * once.
+   */
   async stop(): Promise<void> {
     const { clock, poster } = this.#options
     this.#sender.stop()

@@ -12,7 +12,7 @@ import type { ReadonlyCounts } from '../sharing/counts.ts'
 const MIN_LIMIT = 2
 /** After this many failures in a row, a receiver counts as failing. One failure may be a coincidence. */
 const FAILURES_IN_A_ROW = 2
-/** More receivers than this are remembered only while they have attempts in progress. */
+/** Beyond this number, the least recently used receivers without attempts in progress are forgotten. */
 const MAX_REMEMBERED = 10_000
 /** An overloaded receiver, or a gateway that cannot reach the receiver, responds with these statuses. */
 const OVERLOADED_STATUSES: readonly number[] = [408, 429, 502, 503, 504]

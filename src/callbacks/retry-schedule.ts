@@ -40,7 +40,7 @@ function retryAfterMs(result: PostResult): number {
   return result.retryAfterMs ?? 0
 }
 
-/** Returns how long a callback can be pending if each attempt is made when it is due; at least a day. */
+/** Returns how long the pauses of the schedule can take together; at least a day. */
 export function maxOwedMs(pausesS: readonly number[]): number {
   const scheduleMs = wholeMs(pausesS.reduce((total, pauseS) => total + pauseS, 0))
   return Math.max(DAY_MS, scheduleMs * (1 + JITTER))

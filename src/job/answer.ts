@@ -24,7 +24,7 @@ export interface AnswerLimits {
   readonly steps: number
 }
 
-/** A verdict has only the position of the content in the text, so that a thread need not send the text back. */
+/** For JSON, a verdict has only the position of the content in the text, so that a thread need not send the text back. */
 export type AnswerVerdict =
   | { readonly kind: 'json'; readonly start: number; readonly end: number }
   | { readonly kind: 'text'; readonly contentJson: string }
@@ -162,7 +162,8 @@ function trimmedBounds(text: string, from: number, to: number): Bounds {
 const EMPTY = '(no answer)'
 
 /**
- * Repeats the schema, because it may be far above, or only in `response_format`, which some servers do not show to the model.
+ * Returns the messages that ask for a repair. They repeat the schema, because it may be far above, or only in
+ * `response_format`, which some servers do not show to the model.
  */
 export function repairRequest(
   messagesJson: string,

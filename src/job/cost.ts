@@ -44,7 +44,7 @@ const DECIMALS = 1_000_000_000n
 const HALF = DECIMALS / 2n
 /** An answer without a limit is estimated to have this many tokens. */
 export const USUAL_OUTPUT_TOKENS = 4096
-/** Parley adds an instruction to request JSON, and sends a request for a repair. Their tokens are estimated. */
+/** For JSON, Parley adds an instruction, and may ask for a repair. These are estimates of their tokens. */
 const INSTRUCTION_TOKENS = 256
 const REPAIR_TOKENS = 1024
 
@@ -114,8 +114,8 @@ export class Prices {
   }
 
   /**
-   * Returns the cost of the job at its most expensive target, including a repair for JSON; null if no target has a price. If
-   * the length of the answer is limited, the job does not cost more, unless failed calls must be paid for.
+   * Returns an estimate of the cost of the job at its most expensive target, including a repair for JSON; null if no target has
+   * a price.
    * @param models the models that the tier of the job may use
    */
   estimateOf(job: PricedJob, models: ReadonlySet<string>): number | null {

@@ -78,7 +78,7 @@ const BOTH_MEMBERS: WantedMembers = new Map([...PAYLOAD_MEMBER, ...SCHEMA_MEMBER
 function partsOf(body: CreateBody, limits: PartLimits): readonly PartTexts[] | null {
   const hasPayload =
     body.kind === 'batch' && body.value.some(({ callback }) => callback?.callback_payload !== undefined)
-  // Counting characters is faster than counting bytes. A character has at most three bytes.
+  // Counting UTF-16 units is faster than counting bytes. A unit takes at most three bytes.
   const mayExceed = body.text.length * 3 > limits.schemaBytes
   const needsSchema = mayExceed || (hasSchema(body) && mayLoseDigits(body.text))
   if (!hasPayload && !needsSchema) return null
@@ -202,7 +202,10 @@ export function tokensAtMost(messages: readonly Message[]): number {
   return tokens
 }
 
-/** White space and escapes do not change the fingerprint of a request, but every digit of a payload or schema does. */
+/**
+ * White space and escapes do not change the fingerprint of a request, but every digit of a large integer in a payload or schema
+ * does.
+ */
 export function bodyFingerprint(
   route: string,
   body: CreateBody['value'],

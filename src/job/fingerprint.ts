@@ -1,11 +1,11 @@
-/** Decides whether two jobs are identical, and whether a request repeats another one of its account. */
+/** Decides whether two jobs are identical, and whether a request repeats an earlier request of its account. */
 import { createHash, hash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { BEFORE_METADATA, BEFORE_RECORD, BEFORE_TRACE, splitRecord } from './response-format.ts'
 
 /** A fingerprint has 132 bits, in base64url. */
 export const FINGERPRINT_DIGITS = 22
-/** From this length on, joining texts takes longer than creating a hash object. */
+/** Messages longer than this are hashed without joining them to the other parts, because joining would copy them. */
 const LONG = 16_384
 
 /**
@@ -25,7 +25,6 @@ export function jobFingerprint({
     responseFormatJson.startsWith(BEFORE_RECORD)
   const format = hasMore ? splitRecord(responseFormatJson).restJson : responseFormatJson
   const before = `${account.length}:${account}${model.length}:${model}${format.length}:${format}${messages.length}:`
-  // Joining long texts would copy them.
   const digest =
     messages.length > LONG
       ? createHash('sha256').update(before).update(messages).digest('base64url')

@@ -36,7 +36,7 @@ test('an identifier is read in upper, lower and mixed case, and is one in lower 
   const id = '019a5d3e-8f43-7abc-9def-2f54b7a1c0de'
   for (const given of [id, id.toUpperCase(), id.replace('abc', 'AbC')]) assert.equal(readJobId(given), id)
   assert.ok(!isJobId(id.toUpperCase()))
-  // The Kelvin sign and the dotless i become Latin letters if case is ignored.
+  // `toLowerCase` turns the Kelvin sign into the Latin letter `k`.
   const others = [id.replace('a', '\u212a'), id.slice(1), id.replaceAll('-', '')]
   for (const given of ['', `${id} `, `{${id}}`, ...others]) assert.equal(readJobId(given), null)
 })

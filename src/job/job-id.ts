@@ -56,10 +56,10 @@ export function jobIdMaker(clock: { nowMs(): number }, randomHex: (bytes: number
   }
 }
 
-/** No later time than in the year 10889 fits into an ID. */
+/** The latest time that fits into an ID is in the year 10889. */
 const LAST_MS = 2 ** 48 - 1
 
-/** Every job that was created before that millisecond has a smaller ID. */
+/** Returns the smallest ID of the millisecond. */
 export function leastJobId(atMs: number): string {
   const ms = Math.min(Math.max(0, Math.floor(atMs)), LAST_MS)
   return `${timeDigits(ms)}-7000-8000-000000000000`

@@ -75,7 +75,7 @@ export function hasEnded({ status }: Pick<JobRecord, 'status'>): boolean {
  */
 type Ending = 'completed' | 'incomplete' | 'cancelled' | 'failed'
 
-/** The job must have finished. A failed job is `incomplete` if it failed because its answer was truncated. */
+/** The job must have finished. */
 export function endingOf({ status, errorJson, usageJson }: JobRecord): Ending {
   const error: JobError | null = errorJson === null ? null : JSON.parse(errorJson)
   if (error?.code === 'cancelled') return 'cancelled'

@@ -1,4 +1,4 @@
-/** Defines what a job is. docs/glossary.md explains the words. This folder uses no clock, database or network. */
+/** Defines what a job is. docs/glossary.md explains the words. This folder uses no database or network. */
 import type { Priority } from './priority.ts'
 
 export type Status = 'pending' | 'assigned' | 'completed' | 'failed'
@@ -29,16 +29,18 @@ export interface Callback {
   readonly headers: { readonly [name: string]: string }
   readonly payloadJson: string
   readonly include?: readonly ('usage' | 'metadata')[]
-  /** An event contains only the job's ID and how the job ended. Without an event, SPEC §6 defines the body. */
+  /**
+   * If present, the body is an event, which contains an ID and how the job or batch ended. Otherwise, SPEC §6 defines the body.
+   */
   readonly event?: CallbackEvent
   readonly traceparent?: string
 }
 
-/** In the event `response.completed`, `of` is `response`. `idPrefix` comes before the job ID. */
+/** In the event `response.completed`, `of` is `response`. `idPrefix` comes before the ID of the job or batch. */
 export interface CallbackEvent {
   readonly of: string
   readonly idPrefix: string
-  /** If absent, the end of the job determines the rest of the event's type. */
+  /** If absent, the end of the job determines the second part of the event's type. */
   readonly ending?: string
 }
 
@@ -79,7 +81,7 @@ export interface Job {
   /** A job that has not finished by this time fails. */
   readonly deadlineMs?: number
   /**
-   * Until the job finishes, this maximum counts as its cost, in millionths of the currency; absent if the model has no price.
+   * Until the job finishes, this estimate counts as its cost, in millionths of the currency; absent if the model has no price.
    */
   readonly reserved?: number
 }
@@ -87,11 +89,11 @@ export interface Job {
 /** A node holds this job. Every write about the job names the attempt, so that an earlier holder cannot change anything. */
 export interface ClaimedJob extends Job {
   readonly attempt: number
-  /** The first crash counts if a node held the job, later ones only if the start of the job was recorded. */
+  /** The first crash counts if a node held the job; later crashes count only if the start of its execution was recorded. */
   readonly crashCount: number
   /**
-   * True if the last crash that counts against the job counts against no other job of its node. If the job was already a
-   * suspect, only other suspects matter.
+   * True if the last crash that counts against this job counts against no other job of the same node. For a job that was
+   * already a suspect, only other suspects matter.
    */
   readonly crashedAlone: boolean
   /** The state of earlier runs (`queue/execution-result.ts`); absent if no run has stored any. */
@@ -141,11 +143,11 @@ export type Outcome =
   | { readonly status: 'completed'; readonly contentJson: string }
   | { readonly status: 'failed'; readonly error: JobError }
 
-/** The usage covers all runs of the job. The transaction that stores the outcome stores it. */
+/** The transaction that stores the outcome also stores the usage. */
 export interface Usage {
   /** The target of the last call, as `upstream/model`; null if the last run made no call, or was stopped between calls. */
   readonly target: string | null
-  /** Tokens are summed over all calls, as upstreams counted them. */
+  /** Tokens are summed over all calls. */
   readonly input_tokens: number
   readonly output_tokens: number
   readonly cached_input_tokens?: number

@@ -16,10 +16,10 @@ export function isHigher(one: Priority, other: Priority): boolean {
   return PRIORITIES.indexOf(one) < PRIORITIES.indexOf(other)
 }
 
-/** No target has the name `!high`, because names of targets contain a slash. */
+/** Separates the name of a route from a priority. Names of targets contain a slash, so no route ends like this. */
 const MARK = ' !'
 
-/** The queue for `normal` has the name of its route, like every queue of versions up to 0.3. */
+/** The queue for `normal` has the name of its route, as all queues had in versions up to 0.3. */
 export function queueName(route: string, priority: Priority = 'normal'): string {
   return priority === 'normal' ? route : route + MARK + priority
 }
@@ -36,11 +36,11 @@ export function readQueueName(name: string): { readonly route: string; readonly 
 export class LowerTurns {
   /**
    * The credit grows by 1 for each job of a higher priority that starts while jobs of this one wait, and falls by `HIGHER` for
-   * each job of this one that starts. If a higher job starts while none of this one waits, it becomes 0.
+   * each job of this one that starts. If a higher job starts while none of this one waits, the credit becomes 0.
    */
   readonly #credit: Record<Priority, number> = { high: 0, normal: 0, low: 0 }
 
-  /** This many jobs of the priority may now go before those of higher ones. */
+  /** Returns how many jobs of the priority may now go before those of higher ones. */
   due(priority: Priority): number {
     return Math.floor(this.#credit[priority] / HIGHER)
   }

@@ -79,7 +79,7 @@ export function readCreateBody(task: ReadCreateBody): CreateBodyResult {
       ? { kind, text, value: read.value as readonly BatchElement[] }
       : { kind, text, value: read.value as SingleCreate }
   const elements = createElements(body, limits)
-  // A body with a problem is rejected anyway, and a payload over its limit must not be hashed.
+  // A body with a problem is rejected, so it needs no fingerprint, and a payload over its limit must not be hashed.
   const isValid = elements.every(({ problem }) => problem === null)
   const fingerprint =
     fingerprintRoute !== null && isValid ? bodyFingerprint(fingerprintRoute, body.value, elements) : null
@@ -93,12 +93,12 @@ function shapeError({ errors }: ValidateFunction): ShapeError {
   return { keyword, instancePath, params, message }
 }
 
-/** More headers than a callback may have, so that the check of their number still fails. */
+/** Only this many headers of a callback are kept. The limit for callers is lower, so the check of their number still fails. */
 const HEADERS = 100
 
 /**
  * Sending hundreds of thousands of headers from a thread to the event loop would take as long as parsing them. The first ones
- * are enough to reject too many.
+ * are enough to reject a callback that has too many.
  */
 function withFewHeaders(element: CreateElement): CreateElement {
   const { callback } = element

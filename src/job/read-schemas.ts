@@ -1,17 +1,20 @@
 /**
- * Reads callers' schemas, and remembers those in use by their text: jobs of an account often share a schema, and reading it
+ * Reads callers' schemas, and remembers the latest ones by their text: jobs of an account often share a schema, and reading it
  * takes longer than checking a short answer.
  */
 import { type AnswerSchema, meetsStrictRules, type ReadSchemaResult, readSchema } from 'parley-json-schema'
 import type { SchemaObject } from './job.ts'
 
-/** Parsed schemas take about twenty times as much memory as this many characters. */
+/**
+ * Together, the texts of the remembered schemas have at most this many characters, unless there is only one. The parsed schemas
+ * take about twenty times as much memory.
+ */
 const MAX_REMEMBERED = 512 * 1024
 
 export interface SchemaFacts {
   /** True if the schema meets the rules of OpenAI's strict structured outputs. */
   readonly strict: boolean
-  /** True if every valid answer is an object. */
+  /** True if the schema itself has the type `object`, so that every valid answer is an object. */
   readonly isObject: boolean
   readonly ignored?: readonly string[]
 }

@@ -145,7 +145,10 @@ export const batchElement = Type.Object(
 export type SingleCreate = Static<typeof singleCreate>
 export type BatchElement = Static<typeof batchElement>
 
-/** Only one kind of body has each of these fields. The text is the end of the error message if the other kind has the field. */
+/**
+ * Each of these fields belongs to only one kind of body. The text is the end of the error message if the other kind has the
+ * field.
+ */
 export const BELONGS: Readonly<Record<string, string>> = {
   timeout: 'is only for single creates (POST /api/v1/messages); a batch runs asynchronously',
   callback:

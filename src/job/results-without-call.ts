@@ -17,7 +17,7 @@ export const TEXT_FORMAT: ReceiptFormat = { form: 'text' }
 export interface EarlierUsage {
   /** The number includes calls that are not in `records`. */
   readonly calls: number
-  /** Receipts contain only the latest calls. */
+  /** Only the latest calls are recorded. */
   readonly records: readonly unknown[]
   readonly inputTokens: number
   readonly outputTokens: number

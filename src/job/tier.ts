@@ -6,11 +6,11 @@ export interface Tier {
   readonly models: ReadonlySet<string>
   readonly maxBatchJobs: number
   readonly readsPerMinute: number
-  /** Each node counts for itself. */
+  /** Each node has its own count. */
   readonly createsPerMinute: number | null
   readonly maxInputTokens: number
   readonly maxOutputTokens: number | null
-  /** A job that requests no priority has `normal`. */
+  /** The priorities that a job may request. A job that requests none has `normal`. */
   readonly priorities: ReadonlySet<Priority>
   /** While jobs are queued, accounts share slots in proportion to their weights. */
   readonly weight: number
@@ -61,13 +61,12 @@ export class Tiers {
   }
 
   /**
-   * Returns the distance from the turn of an account's last queued job on a route to the turn of its next one. Twice the weight
-   * halves it.
+   * Returns the least distance between the turns of an account's consecutive jobs on a route. Doubling the weight halves it.
    *
    * Both stores implement start-time fair queueing (`fair-order.ts`). When a job joins the queue of its route, its **turn** is
    * the highest of three: the turn up to which the route has been claimed, the turn of the first job in that queue, and one
    * step after the turn of the last queued job of its account on that route. Claims take the lowest turn first. So an account
-   * with a hundred thousand queued jobs delays only its own jobs, and a claim is one index scan.
+   * with a hundred thousand queued jobs delays mostly its own jobs.
    */
   readonly stepOf = (name: string): number => Math.max(1, Math.round(1000 / this.of(name).weight))
 }

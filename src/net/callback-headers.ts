@@ -43,7 +43,7 @@ const REJECTED_PREFIXES = ['proxy-', 'webhook-', 'x-forwarded-', 'x-aws-ec2-meta
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** Only these characters arrive unchanged (RFC 9110 §5.5). Some receivers read others as Latin-1, some as UTF-8. */
+/** Other characters may not arrive unchanged (RFC 9110 §5.5): some receivers read them as Latin-1, some as UTF-8. */
 const SENDABLE = /^[\t\x20-\x7e]*$/
 
 /** The name `header`, as the caller wrote it, followed by `rule` is a message such as `a is given twice`. */

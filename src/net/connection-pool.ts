@@ -10,7 +10,8 @@ import { Client } from 'undici'
 import type { Clock } from '../clock.ts'
 
 /**
- * If there are more than `total` idle connections, the pool closes one of the origin that was not used for the longest time.
+ * If there are more than `total` idle connections, the pool closes a connection of the origin whose last release was longest
+ * ago.
  */
 export interface IdleLimits {
   readonly total: number
@@ -20,7 +21,10 @@ export interface IdleLimits {
 /** An idle connection is closed after this time, or earlier if the receiver announces a shorter time. */
 const IDLE_TIMEOUT_MS = 4000
 
-/** A connection is closed at this age, even if busy, because the receiver may move to a different address in DNS. */
+/**
+ * A connection is not used again at this age, even if it was never idle, because the receiver may move to a different address
+ * in DNS.
+ */
 export const MAX_CONNECTION_AGE_MS = 60_000
 
 /** A receiver's response headers may have this size, as in Node's own server. */
@@ -50,14 +54,17 @@ export interface ConnectionPool {
   open(origin: string, socket: Socket): Connection
   /** Removes an idle connection to this origin from the pool and returns it; null if there is none. */
   acquire(origin: string): Connection | null
-  /** Adds the connection to the pool, or closes the connection if it is too old or the pool is full. */
+  /**
+   * Adds the connection to the pool. Closes it instead if it cannot be used again, if the pool has enough for its origin, or if
+   * the pool is closed.
+   */
   release(connection: Connection): void
   /** Closes all idle connections, and from now on every released connection. */
   close(): Promise<void>
 }
 
 export function createConnectionPool(clock: Clock, limits: IdleLimits): ConnectionPool {
-  /** The origin that was not used for the longest time comes first. */
+  /** The origin whose last release was longest ago comes first. */
   const byOrigin = new Map<string, Connection[]>()
   let count = 0
   let closed = false
@@ -125,7 +132,7 @@ export function createConnectionPool(clock: Clock, limits: IdleLimits): Connecti
   }
 }
 
-/** The client has no timeouts, because the deadline of a POST covers all steps. */
+/** The client has no timeouts for requests, because the deadline of a POST covers all steps. */
 function createClient(origin: string, socket: Socket): Client {
   let connected = false
   return new Client(origin, {

@@ -1,7 +1,7 @@
 /**
- * Tests that no callback can forge a request. Each blocked range is tested at its edges, in every spelling and in every way in
- * which an address can be returned, with a canary that must get no connection. The ranges are repeated here, so that the tests
- * detect an error in the guard's list.
+ * Tests that no callback can forge a request. Each blocked range is tested at its edges, in many spellings and in several ways
+ * in which an address can be returned, with a canary that must get no connection. The ranges are repeated here, so that the
+ * tests detect an error in the guard's list.
  */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -18,7 +18,7 @@ const IPV4 =
   '198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
 
 /**
- * Each line is the first or last address of a blocked range, including the ranges around 2000::/3. A star stands for all
+ * Each line has the first and the last address of blocked ranges, including the ranges around 2000::/3. A star stands for all
  * missing groups, which are ffff.
  */
 const IPV6 = readIpv6(`
@@ -101,7 +101,7 @@ function numberOf(address: string): number {
 const octetsOf = (address: number) => [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256)
 const dotted = (address: number) => octetsOf(address).join('.')
 
-/** Returns every spelling of an IPv4 address that the URL standard allows. */
+/** Returns spellings of an IPv4 address that the URL standard allows. */
 function spellings(address: number): string[] {
   const octets = octetsOf(address)
   const [a = 0, b = 0, c = 0] = octets
@@ -126,7 +126,7 @@ function spellings(address: number): string[] {
   ]
 }
 
-/** Returns every form of IPv6 address that contains this IPv4 address. */
+/** Returns IPv6 addresses that contain this IPv4 address. */
 function carriers(address: number): string[] {
   const high = Math.floor(address / 65_536)
   const low = address % 65_536
@@ -160,7 +160,7 @@ function spellingsIpv6(address: string): string[] {
 }
 
 let canary: Receiver
-/** All connections to these addresses actually go to the canary. */
+/** The addresses of the opened connections, which all actually go to the canary. */
 const opened: string[] = []
 let answers: readonly string[] = []
 let lookups = 0

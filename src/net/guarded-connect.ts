@@ -23,7 +23,7 @@ export interface ConnectOptions {
 
 export type ConnectResult =
   | { readonly kind: 'connected'; readonly socket: Socket }
-  /** The rules forbid the address. A retry only succeeds if DNS or the settings have changed. */
+  /** The rules forbid the address. A retry succeeds only if DNS or the settings have changed. */
   | { readonly kind: 'refused'; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }
 
@@ -32,7 +32,7 @@ export const MAX_ADDRESSES_TRIED = 4
 
 export const openSocket: OpenSocket = (address, port) => netConnect({ host: address, port, noDelay: true })
 
-/** Never rejects. After `signal` aborts, no socket stays open. */
+/** Never rejects. If `signal` aborts before this resolves, no socket stays open. */
 export async function guardedConnect(
   url: URL,
   options: ConnectOptions,
@@ -162,8 +162,8 @@ export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonl
 
 interface ResolverOptions {
   /**
-   * If true, names without DNS records are looked up in the system's hosts file and search domains. These lead to private
-   * networks, so this is only useful if the settings allow some of them.
+   * If true, names without DNS records are looked up in the system's hosts file and search domains. These usually lead to
+   * private networks, so this is useful only if the settings allow some of them.
    */
   readonly systemNames: boolean
   /** Each server has the form `address:port`. The system's servers are the default. */

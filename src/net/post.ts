@@ -1,6 +1,7 @@
 /**
  * Sends one callback: a POST to a caller's URL. The POST has a deadline, connects only to permitted addresses, and reads a
- * limited part of the response. It does not follow redirects, decompress or retry.
+ * limited part of the response. It does not follow redirects or decompress. It is repeated only if an idle connection turns out
+ * to be closed.
  */
 import { type Dispatcher, errors } from 'undici'
 import { type Clock, systemClock } from '../clock.ts'
@@ -47,12 +48,12 @@ export type PostResult =
       readonly kind: 'answered'
       readonly ms: number
       readonly status: number
-      /** The receiver's Retry-After is shortened to MAX_RETRY_AFTER_MS. The value is null without the header. */
+      /** The receiver's Retry-After, but at most MAX_RETRY_AFTER_MS; null if it is absent or malformed. */
       readonly retryAfterMs: number | null
-      /** This text contains the first KEPT_BODY_BYTES of the body, which is never decompressed. */
+      /** At most the first KEPT_BODY_BYTES of the body, which is never decompressed. */
       readonly bodyStart: string
     }
-  /** The rules forbid the address. Nothing was sent. */
+  /** The rules forbid the URL or its address. Nothing was sent. */
   | { readonly kind: 'refused'; readonly message: string; readonly ms: number }
   /** No response arrived, but the receiver may have received the callback. */
   | { readonly kind: 'failed'; readonly message: string; readonly ms: number }
@@ -142,11 +143,11 @@ const CONNECTION_LOST = 'the receiver closed the connection before it responded'
 type ExchangeResult =
   /** A status arrived. If `complete`, the whole body arrived within the limit, and the connection can be used again. */
   | (Extract<UntimedResult, { kind: 'answered' }> & { readonly complete: boolean })
-  /** The connection was closed before any of the response arrived. */
+  /** The connection was closed before a status arrived. */
   | { readonly kind: 'connection closed' }
   | { readonly kind: 'failed'; readonly message: string }
 
-/** A longer body is not read to its end, and the connection is closed. */
+/** A body is read up to this length. If it is longer, the connection is closed. */
 export const MAX_ANSWER_BYTES = 65_536
 export const KEPT_BODY_BYTES = 1024
 export const MAX_RETRY_AFTER_MS = 86_400_000
@@ -159,8 +160,8 @@ const CLOSED_CODES: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Sends the request over the connection. Never rejects. Closes the connection when `signal` aborts, or if the response is
- * incomplete.
+ * Sends the request over the connection. Never rejects. Closes the connection when `signal` aborts, after an error, or if the
+ * response is incomplete.
  *
  * The response is read by undici's dispatch interface, because undici's `request` creates a stream for every body, which takes
  * a fifth of the CPU time of a callback.

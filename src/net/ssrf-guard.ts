@@ -17,7 +17,7 @@ export interface AddressRules {
   readonly httpsOnly: boolean
 }
 
-/** Many servers reject longer request lines. Normalization can turn one character of the caller's URL into nine. */
+/** Many servers reject longer request lines. Normalization can turn one character of the caller's URL into twelve. */
 export const MAX_URL_LENGTH = 8192
 
 /** DNS limits names and their parts to these lengths. */
@@ -120,7 +120,7 @@ function isLabel(label: string): boolean {
   return label.length > 0 && label.length <= MAX_LABEL_LENGTH
 }
 
-/** Accepts only the form that resolvers and sockets return. `ipaddr.js` would also accept forms such as `127.1`. */
+/** Accepts only plain addresses. `ipaddr.js` would also accept forms such as `127.1`. */
 function parseAddress(text: string): Address | null {
   return isIP(text) === 0 ? null : ipaddr.parse(text)
 }
@@ -168,7 +168,7 @@ function parseNetwork(entry: string): Network {
   return network
 }
 
-/** These ranges are from IANA's special-purpose address registries, or provide credentials to cloud machines. */
+/** These ranges are not for public hosts, or serve metadata to cloud machines. */
 const BLOCKED_IPV4: readonly string[] = [
   '0.0.0.0/8', // this host on this network
   '10.0.0.0/8', // private
@@ -191,7 +191,7 @@ const BLOCKED_IPV4: readonly string[] = [
   '240.0.0.0/4', // reserved, and broadcast
 ]
 
-/** All of IPv6 is blocked except this range, the only one that is assigned to public hosts. */
+/** All of IPv6 outside this range is blocked, because only this range is assigned to public hosts. */
 const PUBLIC_IPV6 = '2000::/3'
 
 const BLOCKED_IPV6: readonly string[] = [

@@ -1,6 +1,6 @@
 /**
- * Stops the executions on this node of jobs that any process on the database has cancelled, and answers the requests that wait
- * for those jobs. The outcomes of these jobs are already stored.
+ * Stops the executions on this node of jobs that any process on the database has cancelled, and answers the requests on this
+ * node that wait for those jobs. The outcomes of these jobs are already stored.
  */
 import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
@@ -11,7 +11,7 @@ import type { PendingResponses } from './pending-responses.ts'
 /** An execution must stop within a second of its cancellation, so the node polls twice per second. */
 const POLL_MS = 500
 /**
- * A node without running jobs and pending responses polls less often, and at the same instants as other loops, because each
+ * A node without running jobs or pending responses polls less often, and at the same instants as other loops, because each
  * instant wakes the process and its database.
  */
 const IDLE_POLL_MS = 1000
@@ -54,8 +54,8 @@ export class Cancellation {
   }
 
   /**
-   * Stops the executions of all jobs on this node that were cancelled before the call. If the database does not respond, this
-   * resolves too, and the next poll stops them. Never rejects.
+   * Signals the executions of all jobs on this node that were cancelled before the call to stop. If the database does not
+   * respond, the next poll does this. Never rejects.
    */
   async apply(): Promise<void> {
     const { store, node, onError } = this.#options
@@ -66,14 +66,13 @@ export class Cancellation {
         await this.#end(cancelled)
       } while (cancelled.length >= MAX_CANCELLED)
     } catch (error) {
-      // If the database is unavailable, the next poll finds the jobs.
       if (!(error instanceof StoreUnavailable)) onError(error)
     }
   }
 
   /**
-   * Call this after this node cancelled the job. Resolves when its execution on this node has stopped and the requests on this
-   * node that wait for it are answered, whichever node ran it. Never rejects.
+   * Call this after this node cancelled the job. Signals its execution on this node to stop, and answers the requests on this
+   * node that wait for it, whichever node ran it. Never rejects.
    */
   async cancelled(jobId: string): Promise<void> {
     const { pendingResponses, remoteResults } = this.#options

@@ -12,8 +12,8 @@ import { countConversation } from '../tokens/token-counter.ts'
 
 export const BYTES_PER_TOKEN = 12
 /**
- * If the count exceeds the server's by more than this factor, the server has dropped text. The counts of different tokenizers
- * differ by less, even in languages that they support badly.
+ * If the count exceeds the server's by more than this factor, Parley assumes that the server has dropped text. The counts of
+ * different tokenizers usually differ by less, even in languages that they support badly.
  */
 const FAR_ABOVE = 2
 export const COUNT_EVERY_MS = 1_000

@@ -37,7 +37,7 @@ export class CostCapQueue {
   #waiting = new Set<string>()
   /** A round examines all waiting accounts, MAX_ACCOUNTS in each look. These are left. */
   #round: string[] = []
-  /** These accounts may have room now, so the look in progress examines all of them. */
+  /** The look in progress examines all of these accounts. */
   readonly #due = new Set<string>()
   #startsRound = false
   #mustLook = false

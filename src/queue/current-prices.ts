@@ -23,8 +23,8 @@ export function currentPrices({ models, store, warn }: CurrentPricesOptions): Cu
 }
 
 /**
- * The returned function reports whether every live node knows the feature. It warns once each time a node without the feature
- * appears.
+ * The returned function reports whether every live node knows the feature. It warns when it first finds that one does not, and
+ * again whenever this happens after all did.
  */
 export function knownToAll(
   feature: Feature,

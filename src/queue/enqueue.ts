@@ -1,6 +1,6 @@
 /**
- * Makes admitted jobs durable. A cached response completes a job at once. If the node has free slots, it executes the jobs
- * itself, without claiming or reading them again (the hand-off). All other jobs are queued.
+ * Makes admitted jobs durable. A cached response completes a job at once. Jobs for which this node has free slots are executed
+ * here, without claiming or reading them again (the hand-off). All other jobs are queued.
  */
 import type { Clock } from '../clock.ts'
 import type { ClaimedJob, Job } from '../job/job.ts'
@@ -45,7 +45,10 @@ export class Enqueuer {
     this.#options = options
   }
 
-  /** Resolves when the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount` if none of them was stored. */
+  /**
+   * When this resolves to `accepted`, the jobs are durable. Rejects with `StoreUnavailable` or `UnknownAccount` if they could
+   * not be stored.
+   */
   async enqueue(jobs: readonly Job[], options: EnqueueOptions): Promise<Accepted> {
     const { idempotency, awaited, costCap, overBudget = false } = options
     const { store, worker, node, clock, cacheKeyOf } = this.#options

@@ -37,14 +37,15 @@ const waiting: RoutedReply = {
 
 interface Script {
   readonly replies: readonly RoutedReply[]
-  /** What `answers.read` returns, in order. It throws those that are errors, like a bug. */
+  /** What `answers.read` returns, in order. An error is thrown, like a bug. */
   readonly answers?: readonly (Answer | Error)[]
   readonly formatJson?: string
   readonly onLastCall?: () => void
 }
 
 /**
- * Returns two functions that run a job whose calls get these replies. One expects an outcome, the other that the job must wait.
+ * Returns functions that run a job whose calls get these replies. `end` expects an outcome, `wait` expects that the job must
+ * wait, and `run` expects nothing.
  */
 function start({ replies, answers = [], formatJson = '{"format":"json"}', onLastCall }: Script) {
   const [repliesLeft, answersLeft] = [[...replies], [...answers]]

@@ -61,7 +61,7 @@ export interface ExecutionEvents {
 }
 
 /**
- * Resolves to null if the execution was stopped because this node releases the job or no longer holds it.
+ * Resolves to null if this node no longer holds the job, or if it releases the job before anything was paid for.
  * @param cacheKey the job's key if the store has just found no cached response for it; undefined to look for one now
  */
 export type ExecuteJob = (
@@ -155,7 +155,7 @@ class Execution {
   /** `#calls` no longer contains this many calls of earlier runs. */
   readonly #omittedCalls: number
   readonly #startedMs: number
-  /** `#wait` is set if no target was available, so that the request must be repeated later. */
+  /** `#wait` is set if the request must be repeated later, because no target is available or a rate limit is reached. */
   #wait: RequestWait | undefined
 
   constructor(
@@ -249,7 +249,7 @@ class Execution {
     return this.#fail({ code: 'answer_not_checked', message, raw_text: raw })
   }
 
-  /** A repair would cost as much and reach the same limit, so the job fails at once. */
+  /** A repair would probably reach the same limit, so the job fails at once. */
   failCutOff(answer: Answer): ExecutionResult {
     return this.#fail({
       code: 'validation_error',
@@ -260,8 +260,9 @@ class Execution {
   }
 
   /**
-   * If the node releases the job, the result keeps the usage that was paid for, so that another node continues from there. The
-   * result is null if there is no such usage, or if this node no longer holds the job.
+   * Returns a failure if the job exceeded its deadline or run timeout. If the node releases the job, the result keeps what was
+   * paid for, so that another node continues from there. The result is null if nothing was paid for, or if this node no longer
+   * holds the job.
    */
   stopped(): ExecutionResult | WaitingExecution | null {
     const error = errorOfStop(this.#signal)
@@ -291,7 +292,7 @@ class Execution {
     return this.#fail({ code, message, ...status, upstream_message: reply.message })
   }
 
-  /** Returns the message for a server that rejects an option of the job; null for other rejections. */
+  /** Returns the message for a server that rejects an option of the job; null for other errors. */
   #rejection({ status, message }: Exclude<Reply, { kind: 'answer' }>): string | null {
     if (this.#optionsJson === null || !(status === 400 || status === 422)) return null
     const option = namedOption(this.#optionsJson, message)
@@ -373,8 +374,7 @@ function receiptFormat(form: AnswerForm): ReceiptFormat {
 }
 
 /**
- * Whether a truncated answer may be incomplete. A number could have more digits. A text without a format could always
- * continue, so it counts as complete.
+ * Whether a truncated answer may be incomplete JSON. For example, a number could have more digits. A text counts as complete.
  */
 function isCutOff(answer: Answer): boolean {
   return answer.ok ? /\d$/.test(answer.contentJson) : answer.kind === 'wrong'

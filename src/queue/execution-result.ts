@@ -62,8 +62,8 @@ export function internalFailure({ earlierJson }: Pick<ClaimedJob, 'earlierJson'>
 }
 
 /**
- * Replaces a result that the database permanently rejects. Text from outside may be the reason, so only counts and the records
- * of calls stay. The usage must count, because it was paid for.
+ * Replaces a result that the database permanently rejects. Text from outside may be the reason, so only the usage and the
+ * records of calls stay. The usage must count, because it was paid for.
  */
 export function notStorable({ usage, receipt }: ExecutionResult): ExecutionResult {
   const message =
@@ -132,10 +132,13 @@ export function withoutCall(outcome: Outcome, earlier: EarlierRuns): ExecutionRe
   return { outcome, usage: usageOfEarlier(earlier), receipt, cache: null }
 }
 
-/** The receipt of a job that runs many times keeps only this many of its latest calls. */
+/** A job's next run gets the records of at most this many earlier calls, the latest ones. */
 export const MAX_CALL_RECORDS = 50
 
-/** A run that ends without an answer pauses between its calls for about this long in total. */
+/**
+ * If a target can be called, at most this much of a run counts as waiting: a run that ends without an answer pauses between its
+ * calls for about this long in total.
+ */
 const PAUSES_MS = 2_500
 
 /**
@@ -146,7 +149,8 @@ export interface EarlierRuns extends EarlierUsage {
   readonly records: readonly CallRecord[]
   readonly tries: number
   /**
-   * `sinceMs` is when the last run ended (Unix time). `waitedMs` is how long the job had waited for model servers until then.
+   * `sinceMs` is when the last run, or the wait for the account's budget, ended (Unix time). `waitedMs` is how long the job had
+   * waited for model servers until then.
    */
   readonly sinceMs: number
   readonly waitedMs: number
@@ -198,9 +202,10 @@ export interface WaitTimes {
 
 /**
  * Returns how long the job has waited for model servers in total. If the targets have been unavailable since before the run
- * began, the wait began then or with the previous run's end, whichever is later. Otherwise, time in the queue counts until a
- * target last became available, and the run counts as its pauses between calls, including those after broken calls. So a job
- * whose calls always fail at an available target ends, too.
+ * began, the wait began then or with the previous run's end (for the first run, with the job's creation), whichever is later.
+ * Otherwise, time in the queue counts until a target last became available. If a target can still be called, the pauses between
+ * the calls of the run count, too, and pauses after broken calls always count. So a job whose calls always fail at an available
+ * target ends, too.
  */
 export function waitedMs({ calls, sinceMs, waitedMs: before }: EarlierRuns, times: WaitTimes): number {
   const { createdAtMs, runStartedMs, nowMs, unavailableSinceMs, availableSinceMs, breakPausesMs = 0 } = times

@@ -1,13 +1,13 @@
 /**
  * Lets equal requests join a job. A held request waits until its job has finished. Until somebody has received the answer, an
- * equal request joins the job instead of creating another one in two cases: its caller declares a retry, or all callers of the
- * job disconnected within the last minutes. Parallel equal requests, whose callers all wait, create separate jobs, because they
- * are intended.
+ * equal request joins the job instead of creating another job in two cases: its caller declares a retry, or all callers of the
+ * job disconnected within the last minutes. Equal requests in parallel, whose callers all wait, create separate jobs, because
+ * they are probably intended.
  *
  * A held request is stored in the same write as its job. Its key is unique: a hash of the request and the job's ID. Its row
  * lists the nodes on which its callers wait, and changes only if a caller leaves or joins. The row is deleted after the answer
  * was sent. Callers on a dead node count as gone. Callers on a node without a lease (`--role api`), which has no name here,
- * always count as waiting. So only declared retries join their jobs.
+ * count as waiting until they leave. So if such a node crashes, only declared retries join their jobs.
  */
 import type { Clock } from '../clock.ts'
 import { HASH_DIGITS } from '../job/fingerprint.ts'
@@ -20,7 +20,8 @@ interface State {
   /** When a caller last joined or left. */
   readonly atMs: number
   /**
-   * Each change has its own value, so that a repeated write recognizes its earlier one. There is none before the first change.
+   * Differs for each change, so that a repeated write recognizes the state that it has already stored. Absent before the first
+   * change.
    */
   readonly change?: string
 }
@@ -45,7 +46,7 @@ export interface HeldRequestsOptions {
   /** `node` is null if the node has no lease. */
   readonly node: string | null
   readonly clock: Pick<Clock, 'nowMs'>
-  /** An undeclared repetition joins a job until this long after the job's last caller has left. */
+  /** A request that declares no retry joins a job without callers until this long after a caller last joined or left it. */
   readonly rejoinMs: number
   readonly onError: (error: unknown) => void
 }
@@ -68,7 +69,8 @@ export class HeldRequests {
   readonly #answered = new Map<string, Hold>()
   #isForgetting = false
   /**
-   * When callers last left, by the prefix of the key, in order of time. This is used only if no other node shares the database.
+   * When callers last left, by the prefix of the key, in order of time. This is used only if no other node can share the
+   * database.
    */
   readonly #leftAtMs = new Map<string, number>()
   readonly #startedMs: number
@@ -114,7 +116,9 @@ export class HeldRequests {
     }
   }
 
-  /** Call this when a caller left without an answer. Resolves when later requests can see that; never rejects. */
+  /**
+   * Call this when a caller left without an answer. Resolves when this is stored, or when storing it has failed; never rejects.
+   */
   left(hold: Hold): Promise<void> {
     this.#noteLeft(hold)
     const done = this.#leave(hold, this.#options.clock.nowMs()).catch(this.#options.onError)
@@ -138,7 +142,10 @@ export class HeldRequests {
     return JSON.stringify(state)
   }
 
-  /** Returns false if there cannot be a job to join. This usually saves a query, because few callers leave. */
+  /**
+   * Returns false if there cannot be a job to join. If no other node can share the database, this usually saves a query,
+   * because few callers leave.
+   */
   #mayJoin({ hash, isRetry }: EqualRequest): boolean {
     const { store, clock, rejoinMs } = this.#options
     // `#leftAtMs` does not know the callers of the previous process, which left when that process ended.

@@ -1,9 +1,9 @@
 /**
  * Enforces monthly caps on jobs and tokens. A month ends at midnight UTC. A node reads the account's usage and open jobs from
- * the database at most every two seconds, and adds the jobs that it has accepted since. So a single node never exceeds a cap on
- * jobs, and several nodes exceed it by at most the jobs that they accept in two seconds. Tokens count only when their job
- * finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps
- * (`usage-store.ts`), because only the store knows what the open jobs of all nodes may cost.
+ * the database at most every two seconds, and adds the jobs that it has accepted since. So a single node does not exceed a cap
+ * on jobs, but several nodes may exceed it by the jobs that they accept in about two seconds. Tokens count only when their job
+ * finishes, so jobs that were accepted before the cap was reached still run. The store enforces cost caps (`usage-store.ts`),
+ * because only the store knows what the open jobs of all nodes may cost.
  */
 import type { Clock } from '../clock.ts'
 import { monthEndsMs, monthOf } from '../job/month.ts'
@@ -52,7 +52,10 @@ export interface CapReached {
   readonly kind: 'monthly cap'
   readonly unit: 'jobs' | 'tokens' | 'cost'
   readonly cap: Cap
-  /** Jobs: finished and open ones. Tokens: those used. Cost: that of finished jobs plus the maximum of open ones. */
+  /**
+   * For jobs, this counts those that are finished, open or being accepted; for tokens, those used; for cost, that of finished
+   * jobs plus the estimates for open ones.
+   */
   readonly used: number
   /** The request may cost this much; present only for a cost cap. */
   readonly added?: number

@@ -162,7 +162,7 @@ export class JobCreator {
   }
 
   /**
-   * Resolves when the jobs are durable. Stores nothing if an earlier request had the same Idempotency-Key.
+   * When this resolves to `accepted`, the jobs are durable. Stores no jobs if an earlier request had the same Idempotency-Key.
    * @param waitMs how long the caller of the single job waits for its result from now on; null if the caller does not wait
    */
   async accept({ jobs, owner, idempotency }: AdmittedJobs, waitMs: number | null): Promise<Acceptance> {
@@ -309,7 +309,10 @@ export class JobCreator {
     return earlier ?? { kind: 'create rate', limit, leftMs }
   }
 
-  /** No limit rejects a request that repeats an earlier one, because it creates nothing. */
+  /**
+   * Call this before a limit rejects a request. A request that repeats an earlier one creates nothing, so limits do not apply
+   * to it.
+   */
   async #findEarlier(account: string, { idempotency }: EnqueueOptions): Promise<Earlier | null> {
     const { store, clock } = this.#options
     return idempotency && store.findEarlier(account, idempotency, clock.nowMs())

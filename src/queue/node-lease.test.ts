@@ -40,7 +40,7 @@ async function make(t: TestContext) {
   const worker = new FakeWorker()
   const events: string[] = []
   const heartbeat = { expire: () => {}, stopped: false }
-  /** Writes fail if `isDown` is true. If it is a promise, they wait for it. */
+  /** While `isDown` is true, `revertCrashes` fails. If `isDown` is a promise, `revertCrashes` waits for it. */
   const database: { isDown: boolean | Promise<void>; hasJumped: boolean } = {
     isDown: false,
     hasJumped: false,
@@ -105,7 +105,7 @@ async function start(t: TestContext) {
 }
 type Node = Awaited<ReturnType<typeof start>>
 
-/** Creates a job that this node, or another one, holds. */
+/** Creates a job that this node, or the given one, holds. */
 async function heldJob(store: Store, node = 'node-a') {
   const job = newJob()
   await store.accept(acceptance([job], { handedOff: true, node }))
@@ -127,7 +127,7 @@ async function assertRescued({ events, pass }: Node, earliest: number, latest: n
   assert.deepEqual(events, ['rescued 1'])
 }
 
-/** Claims suspects as a worker does for which a job fails at this crash count. */
+/** Claims suspects as a worker does whose jobs fail at this crash count. */
 const claimSuspects = async ({ store }: Node, maxCrashCount: number) => {
   const from = { of: 'suspects', crashCount: 1, maxCrashCount, exceptRoutes: [] } as const
   return ids((await store.claim('node-a', 5, now.ms, from)).jobs)

@@ -49,8 +49,8 @@ export interface NodeLeaseOptions {
   readonly clock: Clock
   readonly leaseMs: number
   /**
-   * Takes the lease and keeps renewing it. Rejects if the lease cannot be taken. This is never called if no other node shares
-   * the database.
+   * Takes the lease and keeps renewing it. Rejects if the lease cannot be taken. This is never called if no other node can
+   * share the database.
    */
   readonly startHeartbeat: (onExpired: () => void) => Promise<Heartbeat>
   readonly events: NodeLeaseEvents
@@ -63,7 +63,7 @@ export interface NodeLeaseEvents {
   reverted(crashes: number): void
   /** This node's lease had expired, so other nodes may have rescued its jobs. This node stopped this many executions. */
   lost(jobs: number): void
-  /** The worker held this many jobs that the database did not assign to this node. Most of them have just been settled. */
+  /** The worker held this many jobs that the database did not assign to this node. */
   gone(jobs: number): void
   error(message: string, error: unknown): void
 }
@@ -97,8 +97,8 @@ export class NodeLease {
   }
 
   /**
-   * Rejects if the lease cannot be taken. If no other node shares the database, this rescues all jobs instead of taking a
-   * lease.
+   * Rejects if the lease cannot be taken or the database cannot be queried. If no other node can share the database, this
+   * rescues all jobs instead of taking a lease.
    */
   async start(): Promise<void> {
     const { store, startHeartbeat } = this.#options
@@ -129,7 +129,8 @@ export class NodeLease {
     const { store, worker, node, events } = this.#options
     if (worker.claims().length > 0) return
     try {
-      // If this node was paused, its lease has expired and other nodes have counted crashes. No later look can revert them.
+      // If this node was paused, its lease may have expired, and other nodes may have counted crashes. No later look of this
+      // node can revert them.
       await this.#revertCrashes()
       // A claim may have had no response, or a release may have failed. Without a lease, these jobs would look like those of a
       // crashed node.
@@ -147,7 +148,7 @@ export class NodeLease {
     if (isDue || this.#expired) await this.#compare()
     if (!store.shared) return
     await this.#revertCrashes()
-    // In an outage every lease expires. Afterwards, each node gets the time to renew its lease before it counts as dead.
+    // In a long outage every lease expires. Afterwards, each node gets the time to renew its lease before it counts as dead.
     if (clock.steadyMs() - this.#inTouchSinceMs < leaseMs) return
     await this.#rescue()
     await this.#confirmCrashes()

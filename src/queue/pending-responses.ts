@@ -32,7 +32,7 @@ export interface PendingResponse {
   readonly cancelTimer: () => void
   /** Several requests may wait for one job. `next` began to wait before this one. */
   next: PendingResponse | undefined
-  /** If the job did not exist when the wait began, the request waits for a job that is not stored yet. */
+  /** Whether the job was known to exist when the wait began. Otherwise, it may not be stored yet. */
   readonly existed: boolean
   hasEnded: boolean
 }
@@ -59,8 +59,8 @@ export class PendingResponses {
   }
 
   /**
-   * Call this before the job can be settled. Returns null if the request cannot wait: no slot is free, or only the reserve is
-   * left and the account uses too many slots, or the server is stopping.
+   * Call this before the job can be settled, or read the job again afterwards. Returns null if the request cannot wait: no slot
+   * is free, or only the reserve is left and the account uses too many slots, or the server is stopping.
    * @param ms the timeout of the wait in milliseconds
    * @param existed whether the job exists. If so, the wait also ends when the job is deleted (`vanished`)
    */
@@ -109,7 +109,7 @@ export class PendingResponses {
     }
   }
 
-  /** Whether a request waits for the job since a time at which the job existed. */
+  /** Whether any wait for the job began when the job existed. */
   awaitsExisting(jobId: string): boolean {
     for (let pending = this.#latest.get(jobId); pending; pending = pending.next)
       if (pending.existed) return true
@@ -172,7 +172,10 @@ export interface JobsToAwait {
   readonly until: 'any' | 'all'
 }
 
-/** `ended`: the jobs have finished. `timeout`: the wait timed out, or the caller left. `stopping`: the server is stopping. */
+/**
+ * `ended`: any or all of the jobs have finished, as requested. `timeout`: the wait timed out, or the caller left. `stopping`:
+ * the server is stopping.
+ */
 export type JobWaitEnd = 'ended' | 'timeout' | 'stopping'
 
 export interface JobWait {
@@ -182,7 +185,7 @@ export interface JobWait {
 }
 
 /**
- * Starts to wait. Jobs that finished before the call do not end the wait, so read the jobs again after the call. Returns null
+ * Starts to wait. Jobs that finished before the call may not end the wait, so read the jobs again after the call. Returns null
  * if there is not a slot for every job.
  */
 export function waitForJobs(
@@ -218,8 +221,8 @@ export function waitForJobs(
 const POLL_MS = 1000
 const MAX_READ = 1000
 /**
- * One read returns at most this many bytes of results, to limit memory. The next read starts when these results have been
- * passed on.
+ * One read returns at most this many bytes of results, but at least one result, to limit memory. The next read starts when
+ * these results have been passed on.
  */
 const MAX_READ_BYTES = 1024 * 1024
 
@@ -250,7 +253,7 @@ export class RemoteResults {
     this.#poll = new PollingLoop({ clock, pauseMs: POLL_MS, task: () => this.settled(awaited()), onError })
   }
 
-  /** Does nothing if no other node shares the database. */
+  /** Does nothing if no other node can share the database. */
   start(): void {
     if (this.#options.store.shared) this.#poll.start()
   }
@@ -259,7 +262,10 @@ export class RemoteResults {
     return this.#poll.stop()
   }
 
-  /** Call this when something other than this node's worker has settled these jobs. Never rejects. */
+  /**
+   * Call this when something other than this node's worker may have settled these jobs. Ends the waits for those that have
+   * finished or no longer exist. Never rejects.
+   */
   async settled(jobIds: readonly string[]): Promise<void> {
     const { store, awaitsExisting, onEnded, onVanished, onError } = this.#options
     try {

@@ -52,7 +52,7 @@ interface Entry {
   /** This node is accepting these jobs. Files reserve bytes without jobs. */
   reservedJobs: number
   reservedBytes: number
-  /** The next lookup sets this, to wait until nothing is being stored for the account. */
+  /** A lookup sets this, to wait until nothing is being stored for the account. */
   onIdle: (() => void) | null
 }
 

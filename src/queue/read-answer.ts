@@ -8,7 +8,7 @@ import { type SchemaFacts, schemaFacts } from '../job/read-schemas.ts'
 import { TEXT_JSON } from '../job/response-format.ts'
 import type { StopSignal } from '../job/stop.ts'
 
-/** A schema, or an answer and its schema together, with more characters than this are read on a thread. */
+/** A schema with more characters than this is read on a thread. So is an answer that has more together with its format. */
 const LARGE_TEXT = 64 * 1024
 
 export interface AnswerReaderOptions {

@@ -61,7 +61,7 @@ export class Reruns {
     this.#poll.start()
   }
 
-  /** Resolves after the rerun in progress has its job. */
+  /** Resolves when no rerun is in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await Promise.all([this.#poll.stop(), this.#making])
@@ -69,7 +69,7 @@ export class Reruns {
 
   /**
    * Resolves when each rerun that was requested before the call has its job or a refusal, unless another node has taken it.
-   * Never rejects.
+   * Resolves earlier after an error or a call of `stop`. Never rejects.
    */
   makeAll(): Promise<void> {
     this.#making = this.#making.then(() => this.#makeOpen())
@@ -140,7 +140,7 @@ function refused(refusal: string): RerunEnd {
   return { rerunId: null, refusal }
 }
 
-/** The text of a message cannot contain this, because JSON escapes the quote in strings. */
+/** Each message begins with this. The content of a message cannot contain it, because JSON escapes the quote in strings. */
 const MESSAGE_START = '{"'
 
 /**

@@ -9,7 +9,7 @@ const MAX_PAUSE_MS = 5000
  * Rejects only with `WriteRejected`. Any other error may be temporary, and a retry costs less than executing the job or sending
  * the callback again.
  * @param onError receives the error of each failed try
- * @param mayRetry returns false while the process is stopping
+ * @param mayRetry returns false if the write must not be tried again, for example because the process is stopping
  */
 export async function retryWrite<T>(
   write: () => Promise<T>,

@@ -23,12 +23,13 @@ export class RouteState {
   readonly route: string
   /** The queues are sorted by priority, the highest first. Queues that no job has used may be missing. */
   readonly queues: RouteQueue[] = []
-  /** Counts the unfinished jobs of this node by account. */
+  /** Counts the jobs that this node holds, by account. */
   readonly held = new Counts<string>()
-  /** The first calls of these jobs have not begun, so the upstream does not count the jobs yet. */
+  /** Counts the jobs whose first calls have not begun, so that the upstream does not count them yet. */
   arriving = 0
   /**
-   * These jobs were sent to a busy upstream, because they are urgent or because their account held nothing there (a newcomer).
+   * Counts the jobs that wait for a slot of a busy upstream, because they are urgent or because their account held nothing
+   * there (a newcomer).
    */
   newcomers = 0
   limited: Allowance | null = null
@@ -107,7 +108,7 @@ export class RouteQueue {
     this.lanes.set(account, { anyJob: false })
   }
 
-  /** Records what a claim shows about the queue. Call this only if no jobs were queued since the claim was planned. */
+  /** Records what a claim shows about the queue. Call this only if no jobs were added since the claim was planned. */
   learn({ from, isOfNewcomer }: PlannedClaim, found: number, mayHaveMore: boolean): void {
     if (isOfNewcomer) {
       this.hasNewcomers = found > 0

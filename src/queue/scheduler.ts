@@ -2,8 +2,8 @@
  * Decides what this node runs next, from its free slots and bytes, the limits of routes and accounts, and what may be queued.
  * The scheduler has no effects: the worker makes the claims that `next` returns, and reports what they found.
  *
- * - Each claim is for one route, in fair order (a walk). It takes as many jobs as the route's model server can start, and an
- *   eighth more.
+ * - Most claims are for one route, in fair order (a walk). A walk takes at most as many jobs as the route's model server can
+ *   start soon (`Routes.room`).
  * - A route has a queue for each priority. Higher priorities are claimed first, but each lower one with jobs gets a twentieth.
  *   Jobs of high priority are sent even to a busy model server, where they wait ahead of others.
  * - Walks skip accounts that cannot start a job now, because their calls fail or they hold their share of the memory. Skipped
@@ -43,7 +43,7 @@ export interface Place {
   readonly queue: RouteQueue
   readonly allowances: readonly (Allowance | null | undefined)[]
   readonly isSuspect: boolean
-  /** A large job reserves its bytes only before its texts are loaded. */
+  /** A large job has 0 until it has reserved its bytes, before its texts are loaded. */
   bytes: number
   /** The job waits with this priority for a slot of the upstream. */
   readonly priority: Priority
@@ -71,7 +71,7 @@ export class Scheduler {
   /** `#turns` is null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
 
-  /** @param maxAttempts a job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`) */
+  /** @param maxAttempts a job with at least this crash count fails if it crashed alone (`jobs.max_attempts`) */
   constructor(slots: number, bytes: ByteShare, routes: Routes, maxAttempts: number) {
     this.#maxAttempts = maxAttempts
     this.#slots = { limit: slots, reserve: reserveOf(slots) }
@@ -94,8 +94,8 @@ export class Scheduler {
 
   /**
    * Takes a place for a job that is about to be accepted; null if the job must be queued.
-   * @param awaited whether a caller waits for the job. Unless the route has rate limits, such a job needs no room at its model
-   *   server, because it can wait in memory
+   * @param awaited whether a caller waits for the job. Unless the route has rate limits or jobs in other queues, such a job
+   *   needs no room at its model server, because it can wait in memory
    */
   tryTake(job: Job, awaited: boolean): Place | null {
     const { account } = job
@@ -337,7 +337,7 @@ export class Scheduler {
   #accountsWithoutBytes(): string[] {
     const { held, limit, waiting } = this.#bytes
     const found = [...waiting.keys()]
-    // While accounts hold less than a third of the limit, none can exceed its share.
+    // While accounts hold at most a third of the limit, none can exceed its share.
     if (held.total <= limit / 3) return found
     return [...new Set([...found, ...[...held.keys()].filter((account) => !this.#hasBytes(account))])]
   }

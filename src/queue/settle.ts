@@ -1,7 +1,7 @@
 /**
  * Settles a job: stores its outcome, durably and only once, then answers the pending response, notifies the callback
- * dispatcher, counts and logs. The outcome was paid for, so a failed write is retried until the store accepts it. If the store
- * permanently rejects the outcome, a failure is stored instead.
+ * dispatcher, counts and logs. The outcome was paid for, so a failed write is retried until the store accepts it or the process
+ * stops. If the store permanently rejects the outcome, a failure is stored instead.
  */
 import type { Clock } from '../clock.ts'
 import { type ClaimedJob, errorJson, type Job } from '../job/job.ts'
@@ -22,7 +22,10 @@ export interface SettleOptions {
 /** `result` is what was stored. It differs from the given result if the store rejected that. */
 export type SettledResult =
   | {
-      /** `given up`: the process is stopping before the store accepted the outcome, and this node still holds the job. */
+      /**
+       * `given up`: the process is stopping, and the store has not confirmed the write, so the job may still be assigned to
+       * this node.
+       */
       readonly settled: Settled | 'given up'
       readonly result: ExecutionResult
     }

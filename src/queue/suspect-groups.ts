@@ -1,10 +1,10 @@
 /**
  * Decides how many suspects run at once. A suspect was running when its node crashed, so it may have caused the crash.
  *
- * At first, one suspect runs. Each settled suspect lets one more run at once, so the group doubles while nothing crashes, and
- * 256 suspects are soon done. After a crash, at most half of the jobs that ran in it run at once, and the group does not grow.
- * Otherwise a poison job, which crashes its node, would soon run with most of the others again. Because each crash halves the
- * group, at most eight crashes find one poison job among 256 suspects.
+ * At first, one suspect runs. Each settled suspect lets one more run at once, so the group doubles while nothing crashes. After
+ * a crash of suspects, at most half of those that ran in it run at once, and the group does not grow. Otherwise a poison job,
+ * which crashes its node, would soon run with most of the others again. Because each crash halves the group, at most eight
+ * crashes find one poison job among 256 suspects.
  *
  * Suspects with the highest crash count run first, without others. None of this is stored: after a crash, the crash counts show
  * a new process how large the last group was.
@@ -25,7 +25,7 @@ export const NO_SUSPECTS: QueuedSuspects = { queued: 0, mostCrashes: 0, withMost
 export class SuspectGroups {
   mustLook = true
   #found = NO_SUSPECTS
-  /** Since there were no suspects, at most this many were queued. */
+  /** The largest number of suspects that were queued at once since there were none. */
   #mostQueued = 0
   /** The suspects that run, and those that are claimed next, have this crash count; 0 if none can be claimed. */
   #crashCount = 0
@@ -56,7 +56,9 @@ export class SuspectGroups {
     return this.#crashCount === 0 || limit <= 0 ? null : { crashCount: this.#crashCount, limit }
   }
 
-  /** Records the result of a claim. Fewer suspects than the limit mean that no more have this crash count. */
+  /**
+   * Records the result of a claim. Fewer suspects than the limit mean that no more with this crash count can be claimed now.
+   */
   claimed(crashCount: number, limit: number, jobs: number): void {
     this.#running += jobs
     if (jobs === limit) return

@@ -6,7 +6,7 @@ import { addAccounts } from '../../test/store-contract/steps.ts'
 import { start as startWorker } from '../../test/support/start-worker.ts'
 import { jobBytes } from '../sharing/byte-budget.ts'
 
-/** The sizes below are in this unit. A hundredth of it is a small job. */
+/** The sizes below are in this unit. A job of at most 0.3 units is small (`SMALL_BYTES`). */
 const UNIT = 200_000
 /** Large jobs may use seven eighths of this share. */
 const SHARE = 80 * UNIT

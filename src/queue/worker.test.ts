@@ -194,7 +194,7 @@ test('a job of which the database rejects every outcome stays held here until it
   )
   run.end()
   await errors.atLeast(2)
-  // The job holds no slot any longer, so another one can start.
+  // The job holds no slot any longer, so another job can start.
   await enqueue(newJob())
   await executions.atLeast(2)
   const claim = { jobId: job.id, attempt: 1 }

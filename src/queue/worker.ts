@@ -23,7 +23,9 @@ import type { AfterSettlement } from './settle.ts'
 import { type SettleOptions, settle } from './settle.ts'
 import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 
-/** The timer waits at least this long, so that jobs whose deadlines are close together fail in one step. */
+/**
+ * The timer of the next deadline waits at least this long, so that jobs whose deadlines are close together fail in one step.
+ */
 const LEAST_DEADLINE_PAUSE_MS = 20
 const CLAIM_RETRY_MS = 1000
 /** The worker looks this often for jobs that have waited too long, and for suspects that could not be claimed. */
@@ -57,7 +59,7 @@ export interface WorkerOptions {
   readonly routes: Routes
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** A job with this crash count fails if it ran alone in its last crash (`jobs.max_attempts`). */
+  /** A job with at least this crash count fails if it crashed alone (`jobs.max_attempts`). */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement
@@ -76,7 +78,7 @@ export class Worker {
   readonly #failOverdue: () => Promise<void>
   readonly #held = new TransientMap<string, HeldJob>()
   /**
-   * The database permanently rejects the outcomes of these jobs. This node holds the jobs until an operator cancels them or the
+   * The database permanently rejects the outcomes of these jobs. This node holds the jobs until they are cancelled or the
    * process exits. Otherwise a node would execute and pay for them again.
    */
   readonly #unsettleable = new Map<string, Claim>()
@@ -211,7 +213,7 @@ export class Worker {
 
   /**
    * Stops claiming, lets executions continue for up to `graceMs`, then releases the remaining jobs. Resolves when no job is
-   * held. A second call waits for the same drain.
+   * being claimed, executed or settled. A second call waits for the same drain.
    */
   async drain(graceMs: number): Promise<void> {
     if (this.#state === 'running') this.#state = 'draining'
@@ -238,7 +240,8 @@ export class Worker {
   ): Promise<void> {
     const { clock, onError } = this.#options
     const held = { job: claimed, stop: new Stop() }
-    // Another node had rescued the job, and this node has claimed it again before it noticed. The earlier execution is lost.
+    // If another node rescued the job, this node may have claimed it again before it noticed. The earlier execution is then
+    // lost.
     this.#held.get(claimed.id)?.stop.now('lost')
     this.#held.set(claimed.id, held)
     const { deadlineMs } = claimed
@@ -263,8 +266,8 @@ export class Worker {
   }
 
   /**
-   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. Returns null if the job was
-   * stopped or deleted.
+   * Reserves the bytes of a large job, which may have to wait for them, and reads its texts. If the job is past its deadline,
+   * returns it with `NO_TEXTS`. Returns null if the job was stopped for another reason, or was deleted.
    */
   async #load(claimed: ClaimedLargeJob, place: Place, stop: Stop): Promise<ClaimedJob | null> {
     const { store, clock, bytes, onError } = this.#options
@@ -285,7 +288,7 @@ export class Worker {
     return texts === null || texts === 'given up' || stop.reason !== null ? null : { ...job, ...texts }
   }
 
-  /** Returns false if the job was released or lost instead of settled. */
+  /** Returns false if the job was released or lost, and true if it was settled or cannot be settled. */
   async #run(job: ClaimedJob, place: Place, stop: Stop, cacheKey?: string | null): Promise<boolean> {
     const { clock, metrics, execute, runTimeoutMs, afterSettlement, onError } = this.#options
     metrics.started(job, clock.nowMs())
@@ -370,7 +373,7 @@ export class Worker {
     await store.release(node, [claimOf(job)])
   }
 
-  /** Only this node knows the usage that the job has paid for, so the write is retried like a settlement. */
+  /** Only this node knows the usage that has been paid for, so the write is retried like a settlement. */
   async #releaseWaiting(job: ClaimedJob, { wait }: WaitingExecution): Promise<void> {
     const { store, node, clock, routes } = this.#options
     const { mayRetry, onError } = this.#settleOptions

@@ -20,7 +20,7 @@ import {
 const MIB = 1024 * 1024
 const never = new Stop()
 
-/** `granted` lists the requests that waited for bytes and got them, in order. */
+/** `granted` lists how each `wait` ended, in order: the account if it got its bytes, and otherwise `not` and the account. */
 function start(limit = 64 * MIB) {
   const share = new ByteShare(limit)
   const granted: string[] = []

@@ -1,15 +1,14 @@
 /**
  * Bounds the bytes that a process holds in memory for accounts. Each kind of thing has a share of the budget: bodies being
  * received (`uploads`), received requests until their response (`requests`), running `jobs`, `callbacks` being sent, and
- * `answers` being written. Bytes are what a thing takes in memory, not the length of its text.
+ * `answers` being written. Bytes are an estimate of what a thing takes in memory, not the length of its text.
  *
- * - An eighth of a share is reserved for small things, so that they never wait for large ones.
- * - Of the rest, an account may hold half of what other accounts leave (its part). Alone, that is half of the rest; next to one
- *   other account, a third. So there is always room for others, and only an account that exceeds its part waits.
+ * - An eighth of a share is reserved for small things, so that large ones cannot use all of it.
+ * - Of the rest, an account may hold half of what other accounts leave (its part), so that it cannot use all of it.
  * - If there is room, each account may hold one large thing regardless of its part.
- * - A large thing is always granted if no other large one is held. So a thing that is larger than the share is held alone.
- * - Freed bytes go to the waiting account that holds fewest. They are kept until its request fits, so that many smaller
- *   requests cannot starve a larger one. Within an account, first come, first served.
+ * - A large thing is always granted if no other large one is held, even if it is larger than the share.
+ * - Freed bytes go to the waiting account that holds fewest. If its request is large, other large requests wait until it fits,
+ *   because they could otherwise starve it. Within an account, first come, first served.
  */
 import type { Job } from '../job/job.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
@@ -47,13 +46,13 @@ export class ByteShare {
   /** Large things may use the limit without the reserve for small things. */
   readonly #limitOfLarge: number
   readonly #held = new Counts<string>()
-  /** Up to this total, no account can exceed its part, so small things are granted without a check of the account. */
+  /** A small thing that fits under this total is granted without a check of its account, which cannot exceed its part then. */
   readonly #openToSmall: number
   readonly #large = new Counts<string>()
   readonly #waiting = new Counts<string>()
   readonly held: ReadonlyCounts<string> = this.#held
   readonly waiting: ReadonlyCounts<string> = this.#waiting
-  /** The account that was granted bytes longest ago comes first. A set keeps the order of arrival. */
+  /** Each account's requests are in the order of their arrival. An account whose request is granted moves to the end. */
   readonly #queue = new Map<string, Set<WaitingRequest>>()
   #isRoomKept = false
   /** Counts the bytes that newcomers hold in their reserve. */
@@ -61,18 +60,19 @@ export class ByteShare {
   readonly #reserveLimit: number
 
   /**
-   * @param withReserve whether an account that holds no large thing (a newcomer) may hold one beyond the limit. Then a job that
-   *   takes the whole share for a long time does not delay smaller jobs of other accounts
+   * @param withReserve whether accounts that hold no large thing (newcomers) may hold one each beyond the limit, up to
+   *   `NEWCOMER_RESERVE` of it together. Then one job that takes the whole share for a long time does not delay all others
    */
   constructor(limit: number, withReserve = false) {
     this.limit = Math.floor(limit)
     this.#reserveLimit = withReserve ? Math.floor(this.limit * NEWCOMER_RESERVE) : 0
     this.#limitOfLarge = this.limit - Math.floor(this.limit / 8)
-    // While at most a third is held, no account exceeds its part: half of the remaining two thirds is a third.
+    // If others hold at most a third of the limit of large things, an account's part is at least half of the other two thirds,
+    // so a third.
     this.#openToSmall = this.#limitOfLarge / 3
   }
 
-  /** How many bytes are not held; 0 while something larger than the share is held. */
+  /** Returns 0 if more bytes than the limit are held. */
   get free(): number {
     return Math.max(0, this.limit - this.#held.total)
   }
@@ -96,7 +96,7 @@ export class ByteShare {
 
   /** Counts the bytes if the account may hold them now. Release granted bytes exactly once. */
   tryReserve(account: string, bytes: number): ByteDecision {
-    // This fast path decides the usual case, which occurs several times per request.
+    // Most requests take this fast path.
     if (bytes <= SMALL_BYTES && this.#held.total + bytes <= this.#openToSmall) {
       this.#held.add(account, bytes)
       return 'granted'
@@ -130,14 +130,14 @@ export class ByteShare {
     })
   }
 
-  /** Counts bytes that are in memory already, so nothing can refuse them. */
+  /** Counts bytes that are in memory already, so they cannot be refused. */
   hold(account: string, bytes: number): void {
     this.#held.add(account, bytes)
     if (bytes > SMALL_BYTES) this.#large.add(account, bytes)
   }
 
   /**
-   * Frees bytes, in the same amount in which they were counted. A waiting request that gets them continues in a later
+   * Frees bytes. `bytes` must be an amount that one call has counted. A waiting request that gets them continues in a later
    * microtask, never during this call.
    */
   release(account: string, bytes: number): void {

@@ -2,23 +2,20 @@
  * Shares slots between accounts, such as those of an upstream: which account gets the next one, and how many one account may
  * hold. Of a node's slots, that is all but a sixteenth (`reserveOf`). At most `limit` are held at once.
  *
- * - The next free slot goes to the waiting account that holds fewest slots divided by its weight, and among equals to the one
- *   that released a slot longest ago. Within an account, first come, first served. So an account with many waiting requests
- *   delays another one only until the next slot is released.
+ * - The next free slot goes to the waiting account that holds fewest slots divided by its weight. Equal accounts take turns.
+ *   Within an account, first come, first served. So an account gains nothing by having many waiting requests.
  * - Requests of a higher priority go first, whatever their account, but each lower priority with waiting requests gets a
  *   twentieth of the slots.
- * - The last `reserve` slots go only to accounts that hold none, so that one account can never hold all slots.
- *
- * A request never overtakes a waiting one: while a request waits, no slot is free that it could have.
+ * - The last `reserve` slots go only to accounts that hold fewer than `reserveUpTo`, so that one account cannot take all slots.
  */
 import { LowerTurns, PRIORITIES, type Priority } from '../job/priority.ts'
 import type { StopListener, StopSignal } from '../job/stop.ts'
 import { Counts, type ReadonlyCounts } from './counts.ts'
 
 export interface FairSlotsOptions {
-  /** The limit may change. A higher one takes effect at the next release, or with `limitChanged`. */
+  /** The limit may change. After it rises, waiting requests get slots at the next release, or with `limitChanged`. */
   readonly limit: number
-  /** How many of the slots are reserved for accounts that hold none; 0 for no reserve. */
+  /** How many slots only accounts below `reserveUpTo` may use; 0 for no reserve. */
   readonly reserve: number
   /** An account may use the reserve while it holds fewer slots than this; 1 if absent. */
   readonly reserveUpTo?: number
@@ -30,7 +27,6 @@ interface WaitingRequest extends StopListener {
 }
 
 interface WaitingAccount {
-  /** This is the weight in the account's latest request. It changes only with the account's tier. */
   weight: number
   /** A set keeps the order of arrival, and can remove any request in constant time. */
   readonly requests: Set<WaitingRequest>
@@ -42,9 +38,9 @@ export class FairSlots {
   readonly #options: FairSlotsOptions
   readonly #held = new Counts<string>()
   readonly #waiting = new Counts<string>()
-  /** The queue contains requests of normal priority. The account that released a slot longest ago comes first. */
+  /** Contains the waiting requests of normal priority. An account that releases a slot moves to the end. */
   readonly #queue: WaitingAccounts = new Map()
-  /** Null until a request has a priority other than normal. Before that, `#queue` has all requests. */
+  /** Null until a request with another priority has to wait. Until then, `#queue` has all waiting requests. */
   #queues: Readonly<Record<Priority, WaitingAccounts>> | null = null
   readonly #turns = new LowerTurns()
   readonly held: ReadonlyCounts<string> = this.#held
@@ -68,7 +64,7 @@ export class FairSlots {
   /**
    * Waits for a slot. Returns true when the slot is taken, and false if the signal stopped the wait. Returns a promise only if
    * the account must wait.
-   * @param weight an account with twice the weight gets twice as many slots while others wait
+   * @param weight while two accounts wait, the one with twice the weight holds about twice as many slots
    */
   acquire(
     account: string,

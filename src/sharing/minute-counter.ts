@@ -8,7 +8,7 @@ export const WINDOW_MS = 60_000
 
 export interface MinuteCount {
   readonly count: number
-  /** After this time, the minute ends. */
+  /** The time until the minute ends. */
   readonly leftMs: number
 }
 

@@ -101,7 +101,7 @@ const PARTS = [
   'é',
   'x',
 ]
-/** These texts look like the JSON around them. */
+/** Some of these texts look like the JSON around them. */
 const text = fc.oneof(
   fc.string({ unit: 'binary' }),
   fc.array(fc.constantFrom(...PARTS)).map((parts) => parts.join('')),
@@ -111,7 +111,7 @@ const conversation = fc.array(
   { minLength: 1, maxLength: 12 },
 )
 
-/** Writes the members of each message in the order of the flag, because callers may send either order. */
+/** Writes `content` before `role` if the flag says so, because callers may send either order. */
 function written(messages: readonly (Message & { readonly isContentFirst: boolean })[]): string {
   return JSON.stringify(
     messages.map(({ role, content, isContentFirst }) =>
@@ -122,7 +122,7 @@ function written(messages: readonly (Message & { readonly isContentFirst: boolea
 
 const isInstruction = ({ role }: Message) => role === 'system' || role === 'developer'
 
-/** This reference implementation is slow, because it parses the conversation. */
+/** This reference implementation works on parsed messages. */
 function withoutSystem(messages: readonly Message[]): Message[] {
   const moved: Message[] = []
   let pending: Message[] = []

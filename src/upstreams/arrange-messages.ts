@@ -1,7 +1,7 @@
 /**
  * Rearranges a conversation for servers whose chat templates accept fewer roles, or fewer orders of roles, than callers may
- * send. Every text is kept; texts of the same role keep their order, and no text moves ahead of an instruction. The JSON text
- * is not parsed, because a conversation may have megabytes and each call rearranges it.
+ * send. Every text is kept, and texts of the same role keep their order. The JSON text is not parsed, because a conversation
+ * may have megabytes and each call rearranges it.
  */
 import type { Role } from '../job/job.ts'
 import { stringEnd } from '../json-text/scan-json.ts'
@@ -11,8 +11,8 @@ import { stringEnd } from '../json-text/scan-json.ts'
  * - `developer_as_system`: `developer` messages become `system` messages.
  * - `merged_system`: the initial system and developer messages become one system message; later developer messages become
  *   system messages at the same position.
- * - `no_system`: `user` and `assistant` alternate, starting with `user`. System and developer messages are merged into the
- *   next user message; those after the last one become a user message at the end.
+ * - `no_system`: `user` and `assistant` alternate, starting with `user`. System and developer messages are merged into the next
+ *   user message. Those after the last user message are at the end, in a user message.
  */
 export type SentRoles = 'native' | 'developer_as_system' | 'merged_system' | 'no_system'
 

@@ -53,7 +53,10 @@ interface Known {
   rejectedUntilMs: number | null
 }
 
-/** A `regular` conversation has a system message and alternates. An `irregular` one does not alternate. */
+/**
+ * A `regular` conversation has a system message and alternates. An `irregular` one does not alternate, or has later system
+ * messages.
+ */
 interface KnownModel {
   readonly regular: Known
   readonly irregular: Known
@@ -140,7 +143,7 @@ function sentStatus({ status, code }: UpstreamError): number {
   return status !== null && status >= 300 ? status : Number(code)
 }
 
-/** Servers other than OpenAI's and Azure's apply a chat template. Older versions of Azure's API reject `developer`. */
+/** Servers other than OpenAI's and Azure's may apply a chat template. Older versions of Azure's API reject `developer`. */
 export function defaultRoles({ hostname, pathname }: URL): 'native' | 'developer_as_system' | 'auto' {
   if (/(?:^|\.)api\.openai\.com$/.test(hostname)) return 'native'
   // On this host, Azure also serves models of other vendors, under other paths.

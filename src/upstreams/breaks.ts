@@ -2,10 +2,11 @@
  * Finds out which job or schema crashes a model server, from connections that break during calls. All calls in progress when a
  * connection breaks belong to the same *break*.
  *
- * A break counts against a job only if the target has answered other jobs since its previous break, and at most MOST_BLAMED
- * calls were in progress. After two such breaks a job is *isolated*: it is repeated at its first target, without its schema and
- * while no other call is in progress. The job fails if the connection breaks again under these conditions and the target has
- * answered since the previous break. An outage therefore fails no job, because nothing is answered between its breaks.
+ * A break counts against a job if the target has answered other jobs since its previous break, and at most MOST_BLAMED calls
+ * were in progress or the job is *careful*. After two such breaks a job is *isolated*: it is repeated at its first target,
+ * without its schema and while no other call is in progress. The job fails if the connection breaks again under these
+ * conditions and the target has answered a job or a check since the previous break. An outage therefore fails no job, because
+ * nothing is answered between its breaks.
  */
 import { hash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -27,8 +28,9 @@ export const HOLD_MS = 8_000
 const REST = 4
 
 /**
- * A job pauses for this time after its third broken call, and twice as long after each further one. Other jobs can then run,
- * even if no answer proves that this job crashes its servers. The pause ends when the target answers another job.
+ * A job pauses for this time after its third broken call, and twice as long after each further one, up to MOST_PAUSE_MS. Other
+ * jobs can then run, even if no answer proves that this job crashes its servers. The pause ends when the target answers another
+ * job.
  */
 const FIRST_PAUSE_MS = 1_000
 const MOST_PAUSE_MS = 30_000

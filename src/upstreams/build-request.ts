@@ -132,7 +132,7 @@ type Name = (typeof NAMES)[number]
 
 const MAX_TOKENS = '"max_tokens":'
 const REJECTIONS: readonly (number | null)[] = [400, 422]
-/** Errors about an unknown option contain one of these words. Errors about a value that is too large do not. */
+/** Errors about an unknown option usually contain one of these words. Errors about a value that is too large usually do not. */
 const UNSUPPORTED =
   /unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|instead|extra/i
 

@@ -78,7 +78,10 @@ export interface RoutingAttempt extends RoutedReply {
   /** The request has paused for this time because its calls broke, in whole milliseconds. */
   breakPausesMs: number
   hasBegun: boolean
-  /** If true, the last call failed amid more calls than the upstream ever handled, so the job is not to blame. */
+  /**
+   * If true, the last call failed because the upstream had more calls than it is known to handle, or because the limit has
+   * changed since. The job is then not to blame.
+   */
   isBeyondProven: boolean
   /** This is null if the connection of the last call did not break. */
   broke: { readonly fails: boolean } | null
@@ -98,7 +101,7 @@ export class TargetCaller {
   readonly #listener: CallListener
   readonly #weightOf: (tier: string) => number
   readonly #schemas = new SchemaBreaks()
-  /** `TargetCaller` calls this when a call has ended, so that another one can start. */
+  /** `TargetCaller` calls this when a call has ended, so that another call can start. */
   onRoom: () => void = () => {}
 
   constructor(clock: Clock, isPatient: boolean, listener: CallListener, weightOf: (tier: string) => number) {
@@ -309,7 +312,7 @@ export class TargetCaller {
 
 /**
  * Of the jobs that take turns, only one at a time calls the target. These are jobs whose next failure would be their last, and
- * jobs that may crash the target. If they called together, all of them would fail because of one.
+ * jobs that may crash the target. If they called together, all of them could fail because of one.
  */
 function takesTurns({ breaks, tries }: RoutingAttempt): boolean {
   return tries >= MAX_TRIES - 1 || isIsolated(breaks) || isCareful(breaks)

@@ -9,7 +9,7 @@ import type { Clock } from '../clock.ts'
 import { Stop, type StopListener, type StopSignal } from '../job/stop.ts'
 import type { FairSlots } from '../sharing/fair-slots.ts'
 
-/** A longer error body is not read, because it would not explain more. */
+/** An error body is discarded if it is longer than this, because it would not explain more. */
 const MAX_ERROR_BODY_BYTES = 64 * 1024
 
 export interface CallLimits {

@@ -36,7 +36,7 @@ export class CircuitBreaker {
   // Only this class writes the next four fields.
   phase: HealthPhase = 'available'
   trouble: Trouble | null = null
-  /** No call has succeeded since this time (Unix time). The value is null while the target is available. */
+  /** The breaker opened at this time (Unix time). The value is null while the target is available. */
   unavailableSinceMs: number | null = null
   /** The target last became available at this time (Unix time). */
   availableSinceMs = Number.NEGATIVE_INFINITY
@@ -50,7 +50,7 @@ export class CircuitBreaker {
   /** These jobs have failed since the last success. The latest failure comes last. */
   readonly #failedInRow = new Set<string>()
 
-  /** @param onChange called after each change of phase or allowance */
+  /** @param onChange called when the phase or the allowance has changed */
   constructor(clock: Clock, random: () => number, onChange: () => void) {
     this.#clock = clock
     this.#random = random

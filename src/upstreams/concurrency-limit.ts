@@ -94,8 +94,8 @@ export class ConcurrencyLimit implements FairSlotsOptions {
   }
 
   /**
-   * Records that a call was rejected because of an overload, or got no response in time. Returns whether more calls were in
-   * progress than the server has ever handled at once: then neither the server nor the job is to blame.
+   * Records that a call was rejected because of an overload, or got no response in time. Returns true if the upstream had more
+   * calls than it is known to handle, or if the limit has changed since the call started. The job is then not to blame.
    * @param begun the value of `changes` when the call started
    */
   overloaded(account: string, begun: number, nowMs: number): boolean {

@@ -81,7 +81,7 @@ const OF_JOB: readonly string[] = [
 
 type Facts = Partial<FailureFacts>
 const of = (kind: FailureKind, ...all: readonly Facts[]) => all.map((facts) => [kind, facts] as const)
-/** Only another request can avoid this response. */
+/** Returns the facts of a response that is not retryable. */
 const wrong = (status: number, more: Facts = {}): Facts => ({ status, retryable: false, ...more })
 const wrong400 = (message: string) => wrong(400, { message })
 const unconnected = (code: string, connection: FailureFacts['connection'] = 'connection'): Facts => ({

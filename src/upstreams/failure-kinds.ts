@@ -143,7 +143,9 @@ export function connectionFault(code: string): ConnectionFault {
   return TLS.test(code) ? 'tls' : 'connection'
 }
 
-/** Returns whether the connection was established before it failed. If so, the server may have received the request. */
+/**
+ * Returns whether the connection may have been established before it failed. If so, the server may have received the request.
+ */
 export function isBroken(code: string): boolean {
   return connectionFault(code) === 'connection' && !NOT_CONNECTED.includes(code)
 }

@@ -11,9 +11,12 @@ export const MAX_UPSTREAM_MESSAGE_LENGTH = 300
 /** Only this many characters of a message are searched for secrets, because far fewer are shown. */
 export const MASKED_CHARACTERS = 65_536
 
-/** Shorter texts, such as `openai`, may be words that messages need. */
+/** Shorter secrets are not searched for in every spelling, because texts such as `openai` may be words that messages need. */
 const LEAST_SECRET = 8
-/** One character of a secret usually takes at most this many characters in an escaped spelling. */
+/**
+ * If a message was cut, its end is hidden: this many characters for each character of the longest secret. An escaped spelling
+ * seldom takes more.
+ */
 const MOST_SPELLED = 12
 
 /**

@@ -55,7 +55,9 @@ export type Reply =
 /** There was no response, or the response was not a chat completion. */
 export interface UpstreamError {
   readonly kind: 'error'
-  /** This is true if a later call or another target may succeed: connection errors, 408, 409, 424, 429, 498, 5xx. */
+  /**
+   * Whether a later call or another target may succeed, for example after a connection error, 408, 409, 424, 429, 498 or 5xx.
+   */
   readonly retryable: boolean
   /** The server's Retry-After counts from now, and is null if there was none. */
   readonly retryAfterMs: number | null
@@ -64,7 +66,7 @@ export interface UpstreamError {
   readonly message: string
   /** This is the server's code or type for the error, or the code of a failed connection. */
   readonly code: string | null
-  /** This is null if there was a response, or if the call timed out. */
+  /** Null unless the connection failed before a response began. */
   readonly connection: ConnectionFault | null
   /** This is true if the server rejects the schema, or rejects how JSON was requested. */
   readonly rejectsJsonMode: boolean
@@ -89,7 +91,7 @@ export interface ServerRate {
   readonly resetMs: { readonly requests: number; readonly tokens: number }
 }
 
-/** Names who is responsible for a failed call; failure-kinds.ts explains the kinds. */
+/** Names the kind of a failure, which decides who is responsible; failure-kinds.ts explains the kinds. */
 export type FailureKind =
   | 'unreachable'
   | 'overloaded'
@@ -123,9 +125,9 @@ export interface ModelServer {
    */
   requestFormat(model: string, prompt: Prompt, avoidsSchema?: boolean): RequestFormat
   /**
-   * Returns the format for sending the same prompt again at once after an error; null if the server does not reject `format`.
-   * The rejected call does not count against the job or the target, but appears in the receipt. A prompt is sent in a few
-   * formats at most.
+   * Returns the format for sending the same prompt again at once after an error; null if the server does not reject `format`,
+   * or if no other format is left. The rejected call does not count against the job or the target, but appears in the receipt.
+   * A prompt is sent in a few formats at most.
    */
   otherFormat(
     model: string,
@@ -155,7 +157,7 @@ export interface LearnedRoles {
 export interface RequestFormat {
   readonly roles: SentRoles
   readonly json_mode?: JsonMode
-  /** `options.max_tokens` is sent under this name. The field is absent if the usual name is used or the option is not sent. */
+  /** `options.max_tokens` is sent under this name. The field is absent if it is sent as `max_tokens`, or not sent. */
   readonly max_tokens_as?: 'max_completion_tokens'
   readonly instruction?: string
   /** This part differs from the usual format, because the server rejected that or the schema may crash it. */
@@ -228,9 +230,9 @@ export interface RequestWait {
 
 export interface Router {
   /**
-   * Tries the model's targets in order until one answers or refuses, or all tries are used; then the last error is the reply.
-   * If jobs are patient and the targets rather than the request are to blame, the result has a `wait`; no call is made while
-   * all targets are unavailable. Never rejects because of an upstream.
+   * Tries the model's targets in order until one answers or refuses, an error is final, or all tries are used; then the last
+   * error is the reply. If jobs are patient and the targets rather than the request are to blame, the result has a `wait`; no
+   * call is made while all targets are unavailable. Never rejects because of an upstream.
    */
   ask(request: ModelRequest, signal: StopSignal): Promise<RoutedReply>
   close(): Promise<void>

@@ -41,7 +41,7 @@ import {
 } from './read-completion.ts'
 import { readRateHeaders, readRetryAfter } from './retry-after.ts'
 
-/** A longer answer is not read to its end. Real answers have at most a tenth of this. */
+/** An answer is read up to this length. If it is longer, the call fails. */
 export const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const CONNECT_TIMEOUT_MS = 5_000
 /** A server that takes longer to list its models is not ready for conversations. */
@@ -50,7 +50,7 @@ const CHECK_TIMEOUT_MS = 4_000
 const CHECK_FAILURES: readonly number[] = [408, 429, 502, 503, 504]
 /** One server may send this many answers over LARGE_ANSWER_BYTES at once. Each may take MAX_ANSWER_BYTES of memory. */
 const LARGE_ANSWERS = 3
-/** These slots are for accounts that hold none, so that slow large answers delay only their own account. */
+/** These slots are for accounts that hold none, so that the slow large answers of one account cannot take all slots. */
 const LARGE_ANSWER_RESERVE = 1
 
 /** Matches messages of chat templates that reject a conversation because of its roles. */

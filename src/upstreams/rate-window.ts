@@ -24,7 +24,10 @@ const MINUTE_MS = 60_000
 const CELL_MS = 500
 /** After a pause, as much may be sent at once as the limit allows in this time. */
 const BURST_MS = 10_000
-/** Without an exchange for this time, what a node holds counts as sent. Live nodes have one every second. */
+/**
+ * If a node makes no exchange for this time, what it holds counts as sent. Live nodes that hold something make one about every
+ * second.
+ */
 export const HOLD_MS = 15_000
 /** Other nodes wait this long for the node whose next job did not fit. */
 const TURN_MS = 3_000

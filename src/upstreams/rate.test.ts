@@ -108,7 +108,7 @@ test('a request that is stopped leaves the others their turns', async () => {
   const stop = new Stop()
   ask('stopped', { tokens: 5500 }, stop)
   ask('small')
-  // After two seconds, the rate knows when the first request fits into a minute.
+  // After two seconds, the rate knows when the large request fits into a minute.
   await pass(2)
   stop.now('deadline')
   assert.equal(rate.waiting, 0)

@@ -9,10 +9,15 @@ import type { StopListener, StopSignal } from '../job/stop.ts'
 import type { ServerRate } from './model-server.ts'
 import { type Amounts, type Ask, type Granted, newRateState, exchange as settle } from './rate-window.ts'
 
-/** A shared rate exchanges this often: the first pause applies while requests wait, the second otherwise. */
+/**
+ * The pause between two exchanges of a shared rate is between these times while requests wait, and otherwise the longer one.
+ */
 const LEAST_PAUSE_MS = 500
 const PAUSE_MS = 1_000
-/** These bound how many requests may wait here, so that the next one is always known. All other jobs stay in the queue. */
+/**
+ * The room for waiting requests is between these numbers, so that the next request is usually known. Further jobs stay in the
+ * queue.
+ */
 const LEAST_WAITING = 8
 const MOST_WAITING = 256
 const LATEST = 0.1
@@ -73,7 +78,8 @@ export class Rate {
   /** Accounts without waiting requests are removed, so that they cost no time. */
   readonly #queues: Record<Priority, Waiting> = { high: new Map(), normal: new Map(), low: new Map() }
   /**
-   * The turn of an account is the sum of its granted tokens, divided by its weight. A new account starts at the current turn.
+   * The turn of an account grows by its granted tokens, divided by its weight. An account whose turn has passed starts at the
+   * current turn.
    */
   readonly #turns = new Map<string, number>()
   /** Once this many accounts have a turn, idle accounts whose turn has passed are forgotten. */
@@ -85,7 +91,7 @@ export class Rate {
   #averageTokens = 0
   #isAsking = false
   #isClosed = false
-  /** An exchange before this time would grant nothing. */
+  /** No exchange is made for waiting requests before this time. */
   #retryAtMs = 0
   #exchangedAtMs = Number.NEGATIVE_INFINITY
   #cancelTimer: (() => void) | null = null
@@ -105,7 +111,7 @@ export class Rate {
     return this.#waiting
   }
 
-  /** About as many jobs may wait here as can be sent in a second. */
+  /** How many more requests may wait here. Together, about as many may wait as can be sent in a second. */
   get room(): number {
     if (!this.#book.isOn()) return Number.POSITIVE_INFINITY
     return Math.min(this.mostWaiting, Math.max(LEAST_WAITING, Math.ceil(this.#perSecond))) - this.#waiting
@@ -404,7 +410,7 @@ export class Rate {
   }
 }
 
-/** The right to send a request. It is released only once; later calls correct the difference from the estimate. */
+/** The right to send a request. It is released only once. Afterwards, `sent` and `usedTokens` only correct what was counted. */
 export class Reservation {
   readonly rate: Rate
   readonly #amounts: Amounts
@@ -428,7 +434,7 @@ export class Reservation {
     return this.tokens > this.rate.limits.tokens
   }
 
-  /** A request is sent twice if the server rejected the format of the first one. */
+  /** If the server rejects the format, the request is sent again, and counts again. */
   sent(atMs: number): void {
     this.#sentAtMs = atMs
     if (this.#isReleased) this.rate.used(this.#amounts, atMs)

@@ -9,7 +9,10 @@ import type { ServerRate, UpstreamError } from './model-server.ts'
 /** Before jitter, the pause after the first round has this length. Each further round multiplies it by BACKOFF_FACTOR. */
 export const FIRST_BACKOFF_MS = 500
 export const BACKOFF_FACTOR = 4
-/** Pauses are longer or shorter by up to this fraction, so that jobs that failed together do not retry together. */
+/**
+ * Pauses vary by up to this fraction, but are never shorter than Retry-After, so that jobs that failed together do not retry
+ * together.
+ */
 export const JITTER = 0.25
 /** A longer Retry-After is shortened to this, because a run has a deadline, and a try before that time may succeed. */
 export const MAX_RETRY_AFTER_MS = 60_000

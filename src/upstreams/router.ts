@@ -41,7 +41,10 @@ import {
   upstreamStates,
 } from './routing-table.ts'
 
-/** Each target may be called this many times for one request. The pauses in between are about 0.5 and 2 s. */
+/**
+ * Each target may be tried this many times for one request. The pauses in between are about 0.5 and 2 s, or longer because of
+ * Retry-After.
+ */
 export const ROUNDS = 3
 
 export interface RouterOptions extends CallListener {
@@ -56,8 +59,8 @@ export interface RouterOptions extends CallListener {
   /** The router calls this with the reason when calls to a target no longer succeed, and with null when one succeeds again. */
   readonly onAvailability?: (target: Pick<Target, 'name'>, trouble: Trouble | null) => void
   /**
-   * The node has this many slots; infinite if absent. A route whose waiting jobs hold as many slots as no waiting job holds
-   * gets no more, which keeps slots for other routes.
+   * The node has this many slots; infinite if absent. A route gets no more jobs once its waiting jobs are at least as many as
+   * the slots without waiting jobs, which keeps slots for other routes.
    */
   readonly slots?: number
   /** Returns where the state of a rate is kept, by the name of an upstream or a target; in memory if absent. */

@@ -13,21 +13,21 @@ export interface Routes extends RouteLimits {
    * upstream of the first target that can be called, plus an eighth of its limit (at least 1), less the calls that wait there.
    * It is at most the number of calls that may wait for the target's rates.
    *
-   * Returns 0 while jobs of the route wait and hold as many of the node's slots as no waiting job of any route holds. Returns
-   * Infinity for an unknown route, and without patience while no target answers, because a run's time limit then includes the
-   * wait for a slot.
+   * Returns 0 while jobs of the route wait and are at least as many as the node's slots without waiting jobs. Returns Infinity
+   * for an unknown route, and without patience while no target answers, because a run's time limit then includes the wait for a
+   * slot.
    */
   room(route: string): number
   /** Returns whether jobs of the route may wait for a rate. They wait in the queue, even if a caller waits for them. */
   isRated(route: string): boolean
   /**
-   * Calls `onChange` after each change of `limited` or `limitedAccounts`, and `onRoom` when a call has ended, so that another
-   * one can start. Only the last listeners are called.
+   * Calls `onChange` whenever `limited` or `limitedAccounts` has changed, and `onRoom` when a call has ended, so that another
+   * call can start. Only the last listeners are called.
    */
   watch(onChange: () => void, onRoom?: () => void): void
 }
 
-/** These are the jobs of one route that wait on this node for a slot or a rate. */
+/** These are the jobs of one route that wait on this node for a rate, a slot or their turn at a target. */
 export interface WaitingJobs {
   readonly route: string
   readonly jobIds: ReadonlySet<string>

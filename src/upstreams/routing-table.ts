@@ -87,7 +87,7 @@ export interface HealthOptions {
   readonly bookOf?: (name: string) => RateBook
 }
 
-/** Throws if a target names an upstream that does not exist, or an `auto` list a model that does not exist. */
+/** Throws if a target names an upstream that does not exist, or an `auto` list a model without targets. */
 export function createRoutingTable(
   upstreamOptions: ReadonlyMap<string, UpstreamOptions>,
   models: { readonly [name: string]: ModelSettings },
@@ -205,9 +205,7 @@ export interface UpstreamState {
   readonly waitingForRate: number | null
   readonly limit: number
   readonly maxConcurrency: number
-  /**
-   * The first of its targets is checked next at this time (Unix time). The value is null unless all of them are unavailable.
-   */
+  /** The first of the upstream's targets is checked next at this time (Unix time); null unless all of them are unavailable. */
   readonly openUntilMs: number | null
   readonly targets: readonly TargetState[]
 }
@@ -218,7 +216,10 @@ export interface TargetState {
   /** The target is checked next at this time (Unix time). The value is null unless the target is unavailable. */
   readonly openUntilMs: number | null
   readonly learnedRoles: LearnedRoles | null
-  /** This is null while calls succeed. Otherwise calls have failed since this time (Unix time). */
+  /**
+   * Calls have failed since this time (Unix time). The value is null while calls succeed, or if no job has tried the target for
+   * long.
+   */
   readonly unavailable: { readonly sinceMs: number; readonly trouble: Trouble } | null
   /** This many accounts cannot call the target freely, because their own calls failed. */
   readonly limitedAccounts: number

@@ -81,8 +81,8 @@ describe('a target', () => {
     ['5 fail a, 5 fail b, 1 s, check ok', ''],
     // Retry-After concerns the account that got it, even while all accounts wait.
     ['5 fail a, 5 fail b, retry c, 1 s, check ok', 'c'],
-    // A failed trial keeps the target closed for all accounts. The account of the trial waits for its own trial after the next
-    // check.
+    // A failed trial keeps the target unavailable to all accounts. The account of the trial waits for its own trial after the
+    // next check.
     ['5 fail a, 5 fail b, 1 s, check ok, fail c', 'all'],
     ['5 fail a, 5 fail b, 1 s, check ok, succeed c', ''],
   ] as const) {

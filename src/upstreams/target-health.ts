@@ -29,7 +29,10 @@ class AccountHealth extends CircuitBreaker {
   /** A call of this account last failed when `TargetHealth.#successes` had this value. This is a count, not a time. */
   failedAt: number | null = null
   successes = 0
-  /** For each job: the successes at its last failure, and whether a call succeeded between its last two failures. */
+  /**
+   * Maps each job to `TargetHealth.#successes` at its last failure, and to whether any call succeeded between its last two
+   * failures.
+   */
   readonly failures = new Map<string, { readonly successes: number; readonly succeededBetween: boolean }>()
 }
 
@@ -84,7 +87,7 @@ export class TargetHealth {
     return Math.max(...this.#of(account).map(({ untilCheckMs }) => untilCheckMs))
   }
 
-  /** Returns the time since which no call of the account has succeeded (Unix time); null if the account can call the target. */
+  /** Returns when the target became unavailable to the account (Unix time); null if the account can call it. */
   unavailableSinceMs(account: string): number | null {
     const times = this.#of(account).flatMap(({ unavailableSinceMs }) => unavailableSinceMs ?? [])
     return times.length === 0 ? null : Math.min(...times)
@@ -155,7 +158,7 @@ export class TargetHealth {
     this.#considerAll(account, trouble)
   }
 
-  /** This is null if no account waits for a check. */
+  /** How long until the next check is due; null if no account waits for a check. */
   get nextCheckMs(): number | null {
     const breakers = this.all.phase === 'unavailable' ? [this.all] : [...this.#accounts.values()]
     const waiting = breakers.filter(({ phase }) => phase === 'unavailable')

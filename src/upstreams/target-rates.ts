@@ -143,7 +143,7 @@ export class RatePermit {
     for (const reservation of this.#reservations) reservation.sent(this.#clock.steadyMs())
   }
 
-  /** Returns whether the rate explains the error, so that neither the target nor the job is to blame. */
+  /** Returns whether the rate explains the error, so that the target is not to blame. */
   answered(reply: Reply): boolean {
     const {
       rates: [rate],

@@ -154,9 +154,9 @@ const MEMBERS = [
   'html-message',
 ]
 
-/** Messages of known servers are nested a little less deep. */
+/** Deeper members are not searched. Messages of known servers are nested a little less deep. */
 const MAX_DEPTH = 5
-/** More errors than these would not explain more. */
+/** Further errors rarely explain more. */
 const MAX_ERRORS = 8
 
 /** Returns the server's message in any parsed JSON, unmasked; null if there is none. */
