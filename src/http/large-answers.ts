@@ -1,7 +1,7 @@
 /**
- * Sends large responses within the byte budget, because a response stays in memory until its client has read it. An account
- * whose unread responses fill its part of the budget gets 503 instead of further ones. Small responses fit into the buffers of
- * the operating system and are always sent.
+ * Sends large responses within the byte budget, because a response stays in memory until its client has read it. If the unread
+ * responses of an account fill its part of the budget, further large responses are not sent. Small responses are always sent,
+ * because they fit into the buffers of the operating system.
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -13,7 +13,7 @@ import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/m
 /** A response with more characters or bytes is large. */
 export const LARGE_ANSWER = 65_536
 
-/** The part of a response that is not its text fits into this many bytes. */
+/** The JSON around a job in a response of Parley's own API fits into this many bytes. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {
@@ -31,7 +31,7 @@ export class LargeAnswers {
     this.#answers = new MemoryShare({ ...options, name: 'answers' })
   }
 
-  /** Counts a large response before its text, of at least `textBytes`, is loaded. Throws a 503 if it does not fit. */
+  /** Counts a large response before its text is loaded. Throws a 503 if there is no memory for it. */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
     const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error

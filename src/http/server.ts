@@ -127,7 +127,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
-  // Responses already are JSON text, so a schema must not filter their fields.
+  // The schemas of responses only document them. Fastify would use them to filter fields.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {

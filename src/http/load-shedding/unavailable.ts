@@ -1,5 +1,5 @@
 /**
- * Defines the 503 errors of an overloaded server. All of them mean that nothing was created. These limits cause them:
+ * Defines the 503 errors of an overloaded server. These limits cause them:
  *
  * | what is full | decided in | setting |
  * |---|---|---|
