@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 
-/** As in Standard Webhooks, a recorded callback can be replayed only for this long. */
+/** The timestamp of a callback may be at most this old, so that a recorded callback cannot be replayed later. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const
