@@ -53,7 +53,7 @@ export async function download(path: string): Promise<Blob> {
 /** Browsers reject headers with other characters. */
 const VISIBLE_ASCII = /^[\x21-\x7e]+$/
 
-/** Rejects if the server does not respond. */
+/** Resolves with false if the server rejects the token. Rejects if it does not respond, or responds with another error. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
   if (!VISIBLE_ASCII.test(token)) return false
   try {
