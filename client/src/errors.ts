@@ -116,7 +116,7 @@ export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
   readonly jobId: string
-  /** Says why the job failed, for example `timeout` or `model_error`. `FailureCode` lists all codes. */
+  /** Shows why the job failed, for example `timeout` or `model_error`. `FailureCode` lists all codes. */
   readonly code: JobError['code']
 
   constructor(job: FailedJob) {

@@ -11,7 +11,7 @@ import { Outage } from './outage.ts'
 import type { Outcome } from './poll.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** Proxies usually abort requests after 60 s, so the server is asked to wait for less. */
+/** The server is asked to wait for at most this long, because proxies usually abort requests after 60 s. */
 const MAX_WAIT_S = 50
 /**
  * If the wait includes more jobs than a request can contain, the others could finish meanwhile. The server is therefore asked

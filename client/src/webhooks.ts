@@ -21,7 +21,7 @@ export interface VerifyOptions<T = unknown> {
 
 const TOLERANCE_S = 300
 const PREFIX = 'whsec_'
-/** Standard Webhooks requires at least this many bytes. A shorter secret is a mistake. */
+/** A shorter secret is rejected, because Standard Webhooks requires at least this many bytes. */
 const MIN_KEY_BYTES = 24
 
 /**
