@@ -1,6 +1,6 @@
 /**
- * Defines all errors of the API (SPEC §2.6 and §7), except those of an overloaded server (`load-shedding/unavailable.ts`). An
- * error that is not an `HttpError` becomes a 500.
+ * Defines the errors of Parley's own API (SPEC §2.6 and §7), except those of an overloaded server
+ * (`load-shedding/unavailable.ts`) and of requests that cannot be read (`unrouted-requests.ts`).
  */
 
 import { amountText } from '../job/amount.ts'

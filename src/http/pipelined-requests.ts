@@ -41,7 +41,7 @@ export interface PipelinedRequestsOptions {
 
 export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
-  /** On these connections, at least one request had to wait. */
+  /** On these connections, at least one request or error had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
   /** These connections were not read for a while, so their current requests got their full timeout again. */
   readonly #late = new Map<Socket, RequestLine>()

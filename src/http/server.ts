@@ -75,7 +75,7 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 const CONNECTIONS_CHECK_MS = 1000
 /** Proxies usually close idle connections after 60 s. This time is longer, so that they never use a closing connection. */
 const KEEP_ALIVE_MS = 75_000
-/** A header takes far more memory than its text, and 16 KiB of text can contain 2,000 headers. */
+/** Limits the headers of a request. A header takes far more memory than its text, and 16 KiB of text can have 2,000 headers. */
 const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {

@@ -130,7 +130,7 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** An escape such as `\u00e9` is the longest. */
+/** The longest escape, such as `\u00e9`, has this many characters. */
 const LONGEST_ESCAPE = 6
 
 /**

@@ -50,7 +50,7 @@ export async function download(path: string): Promise<Blob> {
   return response.blob()
 }
 
-/** Browsers reject headers with other characters. */
+/** A token with other characters is wrong, and a browser may reject a header that contains it. */
 const VISIBLE_ASCII = /^[\x21-\x7e]+$/
 
 /** Resolves with false if the server rejects the token. Rejects if it does not respond, or responds with another error. */
