@@ -1,6 +1,6 @@
 /**
- * Usage events report what each finished job used, once, for billing, in the order in which jobs were created. The cursor has
- * the last job that was read, and the jobs before it that had not finished.
+ * Usage events report once, for billing, what each finished job used. Jobs are read in the order in which they were created.
+ * The cursor has the last job that was read, and the jobs before it that had not finished, which are on later pages.
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
