@@ -55,7 +55,7 @@ export function parseExactly(text: string): unknown {
   )
 }
 
-/** Whether parsing could change an integer in the text. From 16 digits on, several integers share a double. */
+/** Whether parsing could change an integer in the text. From 16 digits on, several integers can share a double. */
 export function mayLoseDigits(text: string): boolean {
   return /\d{16}/.test(text)
 }

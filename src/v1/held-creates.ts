@@ -51,11 +51,11 @@ export type Held =
 
 interface Created {
   readonly jobId: string
-  /** `hold` is null if the request has an Idempotency-Key, or if an earlier request created the job. */
+  /** `hold` is null if the request has an Idempotency-Key. */
   readonly hold: Hold | null
   /** `pending` is null if the caller does not wait, no slot for waiting is free, or an earlier request created the job. */
   readonly pending: PendingResponse | null
-  /** `repeated` is true if an earlier request created the job. */
+  /** `repeated` is true if an earlier request with the same Idempotency-Key created the job. */
   readonly repeated: boolean
 }
 
