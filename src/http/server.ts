@@ -144,7 +144,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       // Caches must store neither the contents of jobs nor the fact that a job does not exist.
       if (request.method === 'GET') reply.header('cache-control', 'no-store')
       if (options.simulated) reply.header(SIMULATED_HEADER, 'true')
-      // Every endpoint requires a key, which is checked before anything else (SPEC §5).
+      // All other routes require a key, which is checked before the rest of the request (SPEC §5).
       const caller = authentication.callerOf(request)
       if (typeof caller === 'string') done(keyRequired(caller))
       else if (caller instanceof Promise) {
