@@ -8,8 +8,8 @@ export interface Clock {
   after(ms: number, callback: () => void): () => void
   /**
    * Works like `after`, but shares its moment with other timers, because waking an idle process once for several polls costs
-   * little more than for one. The moment is up to half a second earlier or later, and by less than half of `ms`. Clocks for
-   * which this makes no difference lack the function.
+   * little more than for one. The moment is up to half a second earlier or later, but by at most half of `ms`. Clocks for which
+   * this makes no difference lack the function.
    */
   readonly about?: (ms: number, callback: () => void) => () => void
 }
@@ -19,7 +19,7 @@ const SHARED_MS = [1000, 500]
 
 /** Added to any time, these hundred thousand days result in a whole number of milliseconds that fits into every database. */
 const LONGEST_MS = 8_640_000_000_000
-/** After a longer delay than this, `setTimeout` would call back at once. */
+/** Longer delays are shortened to this. Otherwise, `setTimeout` would call back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** Converts seconds in requests and settings to whole milliseconds, because timers and databases need whole numbers. */
@@ -67,7 +67,10 @@ const realClock = {
 
 export const systemClock: Clock = { ...realClock, about: sharedMoments(realClock) }
 
-/** All callbacks that are due at the same moment share one timer. */
+/**
+ * Rounds the time of each callback, so that several share one timer. Callbacks due in less than 500 ms keep their exact times
+ * and get their own timers.
+ */
 export function sharedMoments(clock: Pick<Clock, 'steadyMs' | 'after'>): NonNullable<Clock['about']> {
   const dueAt = new Map<number, Set<{ readonly callback: () => void }>>()
   const addMoment = (atMs: number, nowMs: number) => {

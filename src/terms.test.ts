@@ -111,7 +111,7 @@ const RETIRED_PHRASES: readonly (readonly [phrase: RegExp, better: string])[] = 
   [/\bhas ended without a word\b/, 'exited unexpectedly'],
 ]
 
-/** SQL and other strings contain released names, which would count as prose. */
+/** The test ignores these words in these files: they are names that earlier versions have published, not prose. */
 const RELEASED_WORDS: readonly { readonly words: RegExp; readonly in: RegExp; readonly because: string }[] = [
   { words: /\bdeaths\b/g, in: /^src\/store\//, because: 'columns' },
   { words: /\bwaiters\b/g, in: /^src\/telemetry\//, because: 'a part of metric names' },

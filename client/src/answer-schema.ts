@@ -70,9 +70,9 @@ const HOLDS_MANY = ['anyOf', 'oneOf', 'allOf', 'prefixItems']
 const HOLDS_NAMED = ['properties', '$defs', 'definitions', 'patternProperties']
 
 /**
- * Model servers do not enforce two keywords that libraries generate: `oneOf` for unions, and `propertyNames` for records. They
- * enforce `anyOf`, and a `propertyNames` that any name satisfies has no effect. The conversion is safe, because the library
- * validates the answer anyway.
+ * Many model servers do not enforce two keywords that libraries generate: `oneOf` for unions, and `propertyNames` for records.
+ * They enforce `anyOf`, and a `propertyNames` that any name satisfies has no effect. The conversion is safe, because the
+ * library validates the answer anyway.
  */
 function toEnforceable(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema

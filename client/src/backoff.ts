@@ -4,8 +4,8 @@ const FIRST_MS = 500
 const MAX_MS = 8_000
 
 /**
- * Returns a delay in milliseconds, which is never shorter than the server's Retry-After. The delay doubles with each failure.
- * It is randomly shortened by up to half, so that many clients do not retry at the same moment.
+ * Returns a delay in milliseconds, which is never shorter than the server's Retry-After. The delay doubles with each failure,
+ * up to eight seconds. It is randomly shortened by up to half, so that many clients do not retry at the same moment.
  *
  * @param failures how many tries have failed so far, at least 1
  * @param retryAfterS the server's Retry-After, in seconds

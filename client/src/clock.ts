@@ -10,7 +10,7 @@ export interface Clock {
   after(ms: number, callback: () => void): () => void
 }
 
-/** In every runtime, a timer with a longer delay would fire at once. */
+/** Longer delays are shortened to this. Otherwise, the timer would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -47,7 +47,7 @@ export interface TimeoutScope {
 
 /**
  * The returned signal aborts after `seconds`, with the error of `timeoutError` as its reason. It also aborts when the outer
- * signal aborts, with that signal's reason. Throws if the outer signal has already aborted.
+ * signal aborts, with that signal's reason, and when `end` is called. Throws if the outer signal has already aborted.
  */
 export function timeoutScope(
   seconds: number,

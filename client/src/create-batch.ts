@@ -8,8 +8,8 @@ import type { KnownLimits, Limits } from './limits.ts'
 
 export interface BatchOptions extends CallOptions {
   /**
-   * Calls with the same key and the same jobs create these jobs only once within 24 hours. If absent, a key is generated. With
-   * null, no key is sent, and failed batches are not retried.
+   * Calls with the same key and the same jobs create these jobs only once, by default within 24 hours (`idempotency_seconds` of
+   * `me`). If absent, a key is generated. With null, no key is sent, and failed batches are not retried.
    */
   readonly idempotencyKey?: string | null | undefined
   /** The number of jobs per request. If absent, each request has as many jobs as the tier allows. */
@@ -76,7 +76,7 @@ function nextBatch(
   limits: Limits,
   batchSize = limits.max_batch_jobs,
 ): readonly string[] {
-  // The array has two brackets, and a comma for each job.
+  // Two brackets, and at most one comma per job.
   let bytes = 2
   let to = from
   for (; to < texts.length && to - from < batchSize; to++) {

@@ -71,7 +71,7 @@ export class ConflictError extends ParleyError {
   override readonly name = 'ConflictError'
 }
 
-/** 429: the account made too many requests of one kind in this minute, or too many lists at the same time. */
+/** 429: there were too many requests of one kind in this minute, or too many lists at the same time. */
 export class RateLimitError extends ParleyError {
   override readonly name = 'RateLimitError'
 }
@@ -116,7 +116,7 @@ export class JobFailedError extends ParleyError {
   override readonly name = 'JobFailedError'
   readonly job: FailedJob
   readonly jobId: string
-  /** For example `timeout` or `model_error`; `FailureCode` lists all codes. */
+  /** Shows why the job failed, for example `timeout` or `model_error`. `FailureCode` lists all codes. */
   readonly code: JobError['code']
 
   constructor(job: FailedJob) {
@@ -127,7 +127,7 @@ export class JobFailedError extends ParleyError {
   }
 }
 
-/** The job has completed, but the library rejects the answer, because of a rule that JSON Schema cannot express. */
+/** The job has completed, but the library rejects the answer, for example because of a rule that JSON Schema cannot express. */
 export class ResponseContentError extends ParleyError {
   override readonly name = 'ResponseContentError'
   readonly jobId: string

@@ -38,7 +38,7 @@ export interface AnswerInfo {
 export type HeaderOptions = Readonly<Record<string, string | null | undefined>>
 
 export interface CallOptions {
-  /** Aborts the call with the signal's reason, also during pauses and waits. */
+  /** Aborts the call with the signal's reason, even during pauses and waits. */
   readonly signal?: AbortSignal | undefined
   /** These headers are added to the requests of this call. They replace headers of the client with the same names. */
   readonly headers?: HeaderOptions | undefined

@@ -53,9 +53,9 @@ export interface Options {
   /** Lists up to 4 texts. The answer ends before the first of them. */
   readonly stop?: string | readonly string[]
   readonly seed?: number
-  /** -2 to 2. */
+  /** Ranges from -2 to 2. */
   readonly presence_penalty?: number
-  /** -2 to 2. */
+  /** Ranges from -2 to 2. */
   readonly frequency_penalty?: number
   readonly reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max'
   readonly verbosity?: 'low' | 'medium' | 'high'

@@ -36,7 +36,7 @@ export interface JobsWait {
 export class JobsRoute {
   readonly #exchange: Exchange
   readonly #budget: ReadBudget
-  /** Null until the server has shown whether it has the route. */
+  /** This is null until the server has shown whether it has the route. */
   #exists: boolean | null = null
   /** Other requests wait for this first request, which never rejects. */
   #first: Promise<unknown> | null = null
@@ -46,7 +46,7 @@ export class JobsRoute {
     this.#budget = budget
   }
 
-  /** False also if it is not known yet whether the server has the route. */
+  /** Becomes true once the server has shown that it does not have the route. */
   get isMissing(): boolean {
     return this.#exists === false
   }

@@ -1,4 +1,4 @@
-/** Knows the limits of the key's tier. They are loaded when they are first needed, and then cached. */
+/** Loads the limits of the key's tier when they are first needed, and caches them. `me` always loads them again. */
 import type { WithResponse } from './api-promise.ts'
 import type { CallOptions, Exchange } from './exchange.ts'
 import type { Me } from './job.ts'

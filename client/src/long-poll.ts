@@ -11,7 +11,7 @@ import { Outage } from './outage.ts'
 import type { Outcome } from './poll.ts'
 import type { ReadBudget } from './read-budget.ts'
 
-/** Proxies usually abort requests after 60 s, so the server is asked to wait for less. */
+/** The server is asked to wait for at most this long, because proxies usually abort requests after 60 s. */
 const MAX_WAIT_S = 50
 /**
  * If the wait includes more jobs than a request can contain, the others could finish meanwhile. The server is therefore asked
@@ -19,9 +19,9 @@ const MAX_WAIT_S = 50
  */
 const MAX_PARTIAL_WAIT_S = 5
 /**
- * After a read with finished jobs, the next read comes after a quarter of the time that the wait has taken so far, within these
- * bounds. The next read thus returns several jobs together, and at first the number of reads grows only with the logarithm of
- * the time.
+ * With `any`, after a read with finished jobs, the next read comes after a quarter of the time that the wait has taken so far,
+ * within these bounds. The next read thus returns several jobs together, and at first the number of reads grows only with the
+ * logarithm of the time.
  */
 const GATHER_SHARE = 0.25
 const MIN_GATHER_MS = 200
@@ -29,8 +29,8 @@ const MIN_GATHER_MS = 200
 const MIN_CREATING_GATHER_MS = 500
 const MAX_GATHER_MS = 2_000
 /**
- * The pause after a response that came too early and without finished jobs. It grows with each such response, up to
- * MAX_PAUSE_MS.
+ * The client pauses this long after a response that came too early and without finished jobs. The pause grows with each such
+ * response, up to MAX_PAUSE_MS.
  */
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000

@@ -39,8 +39,9 @@ const DEFAULT_TIMEOUT_S = 90
 
 export interface CreateOptions extends CallOptions {
   /**
-   * Calls with the same key create and pay for the same job only once within 24 hours. If absent, each call generates a key, so
-   * that its retries create one job. With null, no key is sent, and the call is not retried.
+   * Calls with the same key create and pay for the same job only once, by default within 24 hours (`idempotency_seconds` of
+   * `me`). If absent, each call generates a key, so that its retries create one job. With null, no key is sent, and the call is
+   * not retried.
    */
   readonly idempotencyKey?: string | null | undefined
 }
@@ -56,7 +57,7 @@ export interface RetrieveOptions<T = unknown> extends CallOptions {
 }
 
 export interface DeleteOptions extends CallOptions {
-  /** Deletes the job even if its callback has not been delivered. The callback is then not sent. */
+  /** Deletes the job even if its callback is still to be delivered. The callback is then not sent. */
   readonly dropCallback?: boolean | undefined
 }
 
@@ -172,7 +173,7 @@ export class Messages {
 
   /**
    * Deletes a finished job: its messages, its answer, its cached response and its callback. Throws `ConflictError` if the job
-   * has not finished, or if its callback has not been delivered yet.
+   * has not finished, or if its callback is still to be delivered and `dropCallback` is not set.
    */
   delete(jobId: string, options: DeleteOptions = {}): ApiPromise<DeletedJob> {
     const { dropCallback, ...call } = options

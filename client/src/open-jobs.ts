@@ -1,4 +1,4 @@
-/** Holds the jobs that have not finished during a wait, in the order of the caller's IDs. IDs can be added during the wait. */
+/** Holds the jobs of a wait that have not finished, at first in the order of the caller's IDs. IDs may arrive over time. */
 
 /** The IDs are known at once, or arrive over time. */
 export type JobIds = Iterable<string> | AsyncIterable<string>
@@ -56,7 +56,7 @@ export class OpenJobs {
 
   /**
    * Resolves with true when the list has a job, and with false if there will be no more jobs. Rejects with the error of the
-   * iterable of IDs.
+   * iterable of IDs, or with the signal's reason.
    */
   async some(signal: AbortSignal): Promise<boolean> {
     for (;;) {

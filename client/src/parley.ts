@@ -20,7 +20,7 @@ export interface ParleyOptions {
   readonly apiKey?: string | undefined
   /** Limits how often a call is retried after temporary failures: 4 times if absent. */
   readonly maxRetries?: number | undefined
-  /** Limits each try to this many seconds, 30 if absent. For `create` and `createAndWait`, the job's `timeout` is added. */
+  /** Limits each try to this many seconds, 30 if absent. The time for which the server may wait for jobs is added. */
   readonly requestTimeout?: number | undefined
   /** Adds headers to each request, for example for a proxy in front of the server. */
   readonly headers?: HeaderOptions | undefined

@@ -14,7 +14,7 @@ import type { ReadBudget } from './read-budget.ts'
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 const GROWTH = 1.5
-/** The other jobs are read later, in order, because the server also runs jobs in order. */
+/** At most this many jobs are read repeatedly at the same time. The other jobs are read later, in order. */
 const CONCURRENT_POLLS = 32
 
 export interface PollParts {

@@ -29,7 +29,7 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
-/** Other servers respond with these statuses to unknown paths. A response of Parley also has `success: false`. */
+/** With these statuses, a response without `success: false` is not from Parley: other servers respond so to unknown paths. */
 const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
 
 /** An unexpected response may be long, such as a proxy's error page, so the error message contains only its beginning. */

@@ -11,7 +11,7 @@ export type WebhookHeaders =
 export interface VerifyOptions<T = unknown> {
   /** The callback's timestamp may differ from the current time by this many seconds, 300 if absent. */
   readonly tolerance?: number | undefined
-  /** The callback was received at this time. If absent, it is the current time. */
+  /** When the callback was received. The default is the current time. */
   readonly at?: Date | undefined
   /** Validates the answer, and determines its type. */
   readonly schema?: AnswerSchema<T> | undefined
@@ -21,7 +21,7 @@ export interface VerifyOptions<T = unknown> {
 
 const TOLERANCE_S = 300
 const PREFIX = 'whsec_'
-/** Standard Webhooks requires at least this many bytes. A shorter secret is a mistake. */
+/** A shorter secret is rejected, because Standard Webhooks requires at least this many bytes. */
 const MIN_KEY_BYTES = 24
 
 /**
@@ -109,7 +109,7 @@ function valueByName(headers: Exclude<WebhookHeaders, { get(name: string): unkno
   return Array.isArray(found) ? found.join(' ') : found
 }
 
-/** Returns an empty list for versions other than `v1`, which Standard Webhooks requires receivers to ignore. */
+/** Returns an empty list for text that is not base64, and for other versions than `v1`, which receivers must ignore. */
 function signatureOf(text: string): Uint8Array[] {
   const bytes = text.startsWith('v1,') ? base64Bytes(text.slice('v1,'.length)) : null
   return bytes === null ? [] : [bytes]

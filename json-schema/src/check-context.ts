@@ -14,7 +14,7 @@ export interface Check {
 
 export type CheckNode = (check: Check, node: SchemaNode, value: unknown, location: Location | null) => boolean
 
-/** Thrown if schemas are nested more than MAX_CHECK_DEPTH deep. The public functions of this package catch it. */
+/** Thrown if a check nests schemas or values more than MAX_CHECK_DEPTH deep. The public functions of this package catch it. */
 export class TooDeep extends Error {}
 
 /** Null is the root of the answer. A location refers to its parent, and becomes text only if there is an error. */

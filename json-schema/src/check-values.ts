@@ -84,7 +84,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
   return scaled % (unitDigits * 10n ** BigInt(unitExponent - lowest)) === 0n
 }
 
-/** Below this, a scaled number has at most 15 digits, so scaling by a power of ten results in exactly its digits. */
+/** A scaled number below this has at most 15 digits, so a double holds it exactly after rounding. */
 const EXACT = 1e15
 
 /** Returns infinity for a number that is written with an exponent. */

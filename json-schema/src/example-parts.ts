@@ -226,7 +226,7 @@ function patternText(tree: PatternTree, writing: Writing): string | null {
 /** Examples use the first of these characters that matches. */
 const PREFERRED = Array.from('aA1 -_.,@/:+#é中', (char) => char.codePointAt(0) ?? 0)
 
-/** All scripts that a pattern can name have a character below this code point. */
+/** The search for a character ends here. All scripts that a pattern can name have a character below this code point. */
 const LAST_SEARCHED = 0x3200
 
 function memberOf(set: CharSet, budget: StepBudget): string | null {

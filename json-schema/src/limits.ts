@@ -6,7 +6,7 @@
 
 export const MAX_SCHEMA_DEPTH = 64
 
-/** Parts are subschemas, unenforced keywords, `required` names, and values in `enum` and `const`, also nested ones. */
+/** Parts are subschemas, unenforced keywords, `required` names, and values in `enum` and `const`, including nested values. */
 export const MAX_SCHEMA_PARTS = 20_000
 
 /** `$ref`, `anyOf` and similar keywords may lead through this many schemas for the same value. */
@@ -21,7 +21,7 @@ export const MAX_PATTERN_LENGTH = 5_000
 
 export const MAX_PATTERN_DEPTH = 50
 
-/** Counted repetitions are expanded: `a{1000}` has 1,000 instructions. */
+/** Limits the instructions of a compiled pattern. Counted repetitions are expanded: `a{1000}` has 1,000 instructions. */
 export const MAX_PATTERN_SIZE = 10_000
 
 export const MAX_PATTERNS_SIZE = 50_000
@@ -29,7 +29,10 @@ export const MAX_PATTERNS_SIZE = 50_000
 /** The check of a short answer may take this many steps, about 15 ms. `checkSteps` allows more for longer answers. */
 export const CHECK_STEPS = 300_000
 
-/** Each character adds about 0.4 µs. A pattern takes about one step per character, also in each row of a table. */
+/**
+ * Each character of the answer allows this many more steps, about 0.4 µs. A pattern takes about one step per character, even if
+ * every row of an answer has one.
+ */
 const STEPS_PER_CHARACTER = 8
 
 export function checkSteps(characters: number): number {
@@ -45,7 +48,7 @@ export const FIRST_CHECK_STEPS = 60_000
 /** `$ref` can recurse as deep as the answer, and the stack is limited, so a check may nest schemas only this deep. */
 export const MAX_CHECK_DEPTH = 1_000
 
-/** More errors would not help a model to correct its answer. */
+/** A check reports at most this many errors, because more would not help a model to correct its answer. */
 export const MAX_ERRORS = 20
 
 export const EXAMPLE_STEPS = 120_000

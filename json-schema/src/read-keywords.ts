@@ -9,7 +9,7 @@ import { ignoreKeyword, type ReadContext, type ReadKeyword, reject } from './rea
 import { OBJECT_KEYWORDS } from './read-objects.ts'
 import { VALUE_KEYWORDS } from './read-values.ts'
 
-/** These annotations clearly are not rules, so they are not listed as unenforced. */
+/** These annotations are clearly not rules, so they are not listed as unenforced. */
 const DESCRIPTIONS: readonly (readonly [string, ReadKeyword])[] = [
   ['title', readText],
   ['description', readText],

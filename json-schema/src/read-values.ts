@@ -82,7 +82,7 @@ function readEnum(context: ReadContext, node: SchemaNode, value: unknown): void 
   node.allowed = [...node.allowed, allow(context, 'enum', value)]
 }
 
-/** For at most this many values, a linear search is faster than an index. */
+/** Up to this many values have no index, because a linear search is faster. */
 const FEW_VALUES = 8
 
 function allow(context: ReadContext, keyword: 'enum' | 'const', values: readonly unknown[]): AllowedValues {

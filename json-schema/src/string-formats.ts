@@ -171,7 +171,7 @@ function isAuthority(authority: string): boolean {
   return literal !== null && isIpv6(literal[1] ?? '')
 }
 
-/** `encoded` is the part of a label after `xn--`. Returns true if a label with this code could be registered. */
+/** `encoded` is the part of a label after `xn--`. Returns true if it can be decoded, and the label follows the rules below. */
 export function isEncodedLabel(encoded: string): boolean {
   const codePoints = decodePunycode(encoded)
   if (codePoints === null || codePoints.length === 0 || codePoints.every((code) => code < 0x80)) return false
@@ -182,12 +182,12 @@ export function isEncodedLabel(encoded: string): boolean {
 const BEGINS_WITH_MARK = /^\p{M}/u
 
 /**
- * Labels must not contain these characters: RFC 5891, section 4.2.3.1, and RFC 5892, section 2.6. Capital letters, control
- * characters and spaces are not allowed either.
+ * A label must not have hyphens as its third and fourth characters (RFC 5891, section 4.2.3.1), nor contain the characters that
+ * RFC 5892, section 2.6, excludes, capital letters, control characters, surrogates or spaces.
  */
 const DISALLOWED = /^..--|[\u0640\u07fa\u302e\u302f\u3031-\u3035\u303b\p{Lu}\p{Cc}\p{Cs}\p{Z}]/u
 
-/** RFC 5892, appendix A, allows some characters only next to certain others. */
+/** RFC 5892, appendix A, allows some characters only together with certain others. */
 const RULES: readonly ((label: string) => boolean)[] = [
   // The middle dot of Catalan must be between two letters l.
   (label) => !/(?<!l)\u00b7|\u00b7(?!l)/u.test(label),

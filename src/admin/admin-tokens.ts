@@ -1,6 +1,7 @@
 /**
- * Admin tokens grant access to the admin API: the server's own token, and those that operators create. The latter are read all
- * at once, at most every two seconds, so a revoked token soon stops working, and wrong guesses cost few queries.
+ * Admin tokens grant access to the admin API: the server's own token, and those that operators create. The latter are all read
+ * at once and cached for two seconds, so a revoked token soon stops working. They are read again for an unknown token, unless
+ * its address has sent too many wrong tokens.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import {

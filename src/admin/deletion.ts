@@ -1,4 +1,4 @@
-/** Deletes accounts with all their data in many short transactions, cancels their jobs, and scrubs the database afterwards. */
+/** Deletes accounts in many short transactions, cancels their jobs, and can scrub the database afterwards. */
 import { randomBytes } from 'node:crypto'
 import { type Clock, wait } from '../clock.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/chunked-search.ts'
@@ -48,7 +48,7 @@ export async function suspendAndCancel(
   return cancelled + (await cancelJobsOf(store, clock, { account, running: true }))
 }
 
-/** The second pass finds all jobs that were being accepted at the start. If more passes find jobs, new ones keep arriving. */
+/** The deletion gives up after this many passes, because new jobs keep arriving. */
 const MAX_PASSES = 5
 
 export interface AccountDeletion {

@@ -15,7 +15,7 @@ export const unixTime = (description: string) => Type.Number({ description: `${d
 export const unixTimeOrNull = (description: string) =>
   Type.Union([Type.Number(), Type.Null()], { description: `${description} (Unix seconds)` })
 
-/** Paths and queries of URLs often contain secrets, so read-only admin tokens and the audit log show only the origin. */
+/** Paths and queries of URLs often contain secrets, so the audit log and responses to read-only tokens have only the origin. */
 export const originOf = (url: string): string => new URL(url).origin
 
 export const count = Type.Integer({ minimum: 0 })

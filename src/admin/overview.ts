@@ -16,7 +16,7 @@ export const upstreamTrouble = {
 const troubleSchema = Type.Object(upstreamTrouble)
 export type UpstreamTrouble = Static<typeof troubleSchema>
 
-/** Percentiles are accurate to 10%, and null if nothing was measured. */
+/** Percentiles are accurate to 1%, and null if nothing was measured. */
 const percentiles = Type.Object({
   p50: orNull(Type.Number()),
   p95: orNull(Type.Number()),

@@ -1,6 +1,6 @@
 /**
- * Usage events report what each finished job used, once, for billing, in the order in which jobs were created. The cursor has
- * the last job that was read, and the jobs before it that had not finished.
+ * Usage events report once, for billing, what each finished job used. Jobs are read in the order in which they were created.
+ * The cursor has the last job that was read, and the jobs before it that had not finished, which are on later pages.
  */
 import { isJobId, leastJobId } from '../job/job-id.ts'
 import { usageView } from '../job/job-record.ts'
@@ -14,7 +14,10 @@ import { count, seconds, textOrNull, unixTime } from './fields.ts'
 
 /** The cursor is part of a URL, so it can name only a few unfinished jobs. While it is full, later jobs are not read. */
 const MAX_UNFINISHED = 256
-/** Younger jobs may be stored in a different order than that of their IDs, because clocks differ and accepting takes time. */
+/**
+ * A page leaves out jobs younger than this. They may still be stored out of the order of their IDs, because clocks differ and
+ * accepting takes time, so the cursor could pass one.
+ */
 const SETTLED_IDS_MS = 60_000
 
 const usageEvent = Type.Object({

@@ -159,7 +159,7 @@ interface RunningParts {
   readonly router: Pick<ModelRouter, 'leaveRates' | 'close'>
 }
 
-/** Shuts down without losing a job: pending responses become 202, and jobs that do not finish in time are released. */
+/** Shuts down without losing a job: pending responses end without an answer, and jobs that do not end in time are released. */
 async function shutDown(parts: RunningParts, clients: Clients): Promise<void> {
   const polls = parts.polls.map((poll) => poll.stop())
   parts.pendingResponses.stop()

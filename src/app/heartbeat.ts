@@ -165,7 +165,7 @@ export class LeaseRenewal {
 /** The main thread reports this often that its event loop runs, and the heartbeat thread checks as often. */
 export const REPORT_EVERY_MS = 1000
 
-/** Detects that the main thread's event loop hangs. A pause of the whole process does not count: no thread runs then. */
+/** Detects that the main thread's event loop hangs. A pause of the whole process counts as two seconds at most. */
 export class LoopWatch {
   readonly #hangMs: number
   #reports = 0

@@ -70,7 +70,6 @@ export async function connect(parts: OpenedParts): Promise<Service> {
   const { configuration, role = 'all', log, clock, metrics, node, store, file, onFatal } = parts
   const { settings, simulated } = configuration
   const pool = createCpuPool(settings, clock, metrics)
-  // All accounts have the same weight, because the answers of an upstream are read at most two at a time.
   const readLarge: ReadLarge = (completion, account, signal) =>
     pool.run('read completion', completion, { account, weight: 1 }, signal)
   const { random } = Math
@@ -251,12 +250,12 @@ function warnOfThreads({ threads }: Settings, log: Log): void {
   )
 }
 
-/** Even on one core, a single long task must not block all others. */
+/** By default, there are at least this many threads, because a single long task must not block all others. */
 const FEWEST_THREADS = 2
-/** More threads would rarely be used, and each may take `cpu.thread_heap_mb`. */
+/** By default, there are at most this many threads. More would rarely be used, and each may take `cpu.thread_heap_mb`. */
 const MOST_THREADS = 8
 
-/** Only a task that hangs uses this much CPU time. */
+/** A task that uses more CPU time than this hangs, so its thread is terminated. */
 const TASK_CPU_MS = 30_000
 /** An idle thread lives this long, because a new one must load the tokenizer, which takes up to a second. */
 const IDLE_MS = 300_000

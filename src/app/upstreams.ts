@@ -150,8 +150,8 @@ export interface SharedRatesOptions {
 const MAX_TRIES = 20
 
 /**
- * A single node counts rates in memory. Several nodes share a row of the database for each rate, and a node writes the row only
- * if no other node has changed it since it was read.
+ * With SQLite, the only node counts rates in memory. With Postgres, the nodes share a row of the database for each rate, and a
+ * node writes the row only if no other node has changed it since it was read.
  */
 export function sharedRates(options: SharedRatesOptions): (name: string) => RateBook {
   const { store, clock, warn } = options

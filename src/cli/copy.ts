@@ -1,5 +1,5 @@
 /**
- * `parley copy` copies everything that has not expired from one database to another one, which must be empty. Passwords come
+ * `parley copy` copies everything that has not expired from one database to another, which must be empty. Passwords can come
  * from a file or the environment, because other users of the machine can see the arguments of commands.
  */
 

@@ -1,6 +1,7 @@
 /**
- * `parley migrate` updates the database schema without starting a server. `parley backup` copies the whole database into one
- * file, even while servers run. `parley restore` replaces the database with such a file.
+ * `parley migrate` updates the database schema without starting a server. `parley backup` copies a SQLite database into one
+ * file, even while servers run. `parley restore` replaces the database with such a file. For Postgres, both print which command
+ * to use instead.
  */
 import { loadDatabaseUrl } from '../config/file.ts'
 import { isPostgres, migrateDatabase, openForOperator, sqlitePath } from '../store/open.ts'

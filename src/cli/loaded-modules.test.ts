@@ -39,7 +39,7 @@ test('commands do not load Ajv', async (t) => {
     ['audit --json', 0],
   ] as const
   const cwd = await temporaryFolder(t)
-  // All of them run in one process, because it takes long to start. Each prints its exit code after its modules.
+  // All commands run in one process, because starting a process takes long. Each prints its exit code after its modules.
   const run = `
     const { runCommandLine } = await import(${JSON.stringify(pathOf('program.ts'))})
     for (const [command] of ${JSON.stringify(commands)})

@@ -19,7 +19,7 @@ import { onShutdownSignal } from './shutdown-signals.ts'
 /** The first start prints an example with this model, if the model is configured. */
 const DEFAULT_MODEL = 'gpt-auto'
 
-/** These errors mean that the setting `host` is wrong. */
+/** After these errors, the operator must change the host or the port, or the permissions of the server. */
 const LISTEN_ERRORS: ReadonlySet<string> = new Set([
   'EACCES',
   'EADDRNOTAVAIL',

@@ -26,7 +26,7 @@ export interface Configuration {
   readonly file: string | null
 }
 
-/** A header can contain only these characters. */
+/** The admin token is sent in a header, so only visible ASCII characters are allowed. */
 const ADMIN_TOKEN = /^[\x21-\x7e]{1,512}$/
 
 /**

@@ -16,7 +16,7 @@ import {
 /** The `OPENAI_` variables configure this upstream of the defaults. */
 export const OPENAI = 'openai'
 
-/** Merges objects key by key, but replaces arrays and entries of `models`. `UPSTREAM_DEFAULTS` complete `upstreams`. */
+/** Merges objects key by key, but replaces arrays, and entries of `models`. `UPSTREAM_DEFAULTS` completes each upstream. */
 export function merge(defaults: Settings, given: JsonObject): JsonObject {
   const merged: Record<string, unknown> = mergeObjects(defaults, given)
   if (isObject(given.upstreams)) {
@@ -119,8 +119,8 @@ function targetsOpenai({ models }: JsonObject): boolean {
 const PUBLIC_NAME = new RegExp(MODEL_NAME)
 
 /**
- * Replaces the model of all targets on the upstream `openai` by OPENAI_MODEL, and adds a public model with its name. If the
- * file defines or removes a model with that name, none is added.
+ * Replaces the model of all targets on the upstream `openai` by OPENAI_MODEL, and adds a public model with its name. None is
+ * added if the name is defined already, removed by the file or not valid for a public model.
  * @param keyless upstreams that need no key
  */
 export function withOpenAiModel(

@@ -27,17 +27,17 @@ export interface AccessFindings {
   readonly problems: string[]
 }
 
-/** These headers belong to the connection, or Parley sets them. */
+/** The setting `headers` must not contain these headers: they belong to the connection, or Parley sets them. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer'],
   ...['transfer-encoding', 'upgrade', 'accept', 'accept-encoding', 'content-encoding', 'content-type'],
 ])
-/** Parley sets these fields, or they would make the response unreadable. */
+/** The setting `body` must not contain these fields: Parley sets them, or they would make the response unreadable. */
 const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'response_format', 'n', 'stream', 'stream_options'],
 ])
 const KEY = /^[\x21-\x7e]+$/
-/** All HTTP servers interpret visible ASCII with spaces and tabs in between in the same way. */
+/** Visible ASCII, with spaces and tabs in between, is allowed. HTTP servers may interpret other characters differently. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/
 
 /**

@@ -21,7 +21,7 @@ export interface CpuUser {
 
 export interface CpuPoolOptions {
   readonly threads: number
-  /** A request is in the pool while one of its tasks runs or waits. */
+  /** Limits the requests in the pool. A request is in the pool from `enter` to `leave`. */
   readonly maxRequests: number
   /** Each thread may use this much heap, in MiB. */
   readonly heapMb: number

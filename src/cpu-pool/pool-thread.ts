@@ -92,8 +92,8 @@ export class PoolThread {
 const YOUNG_GENERATION_MB = 48
 
 /**
- * Returns the buffer of the body, which is moved to the thread, because copying 10 MB would block the event loop for many
- * milliseconds.
+ * Returns the buffer of the input's bytes, which is moved to the thread, because copying 10 MB would block the event loop for
+ * many milliseconds.
  */
 function movedWith(input: TaskInput<TaskName>): ArrayBuffer[] {
   return 'bytes' in input && input.bytes.buffer instanceof ArrayBuffer ? [input.bytes.buffer] : []

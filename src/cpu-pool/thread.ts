@@ -1,5 +1,5 @@
 /**
- * Runs the tasks of a pool thread, one at a time. Tasks take and return texts and small values, because passing a parsed
+ * Runs the tasks of a pool thread, one at a time. Tasks take and return texts, bytes and small values, because passing a parsed
  * document between threads takes the main thread as long as parsing the document.
  */
 import { setPriority } from 'node:os'

@@ -72,7 +72,7 @@ export class Files {
   }
 }
 
-/** Purges as many bytes as the file has. These may be bytes of files that were deleted earlier. */
+/** Purges about as many bytes as the file has. These may be bytes of files that were deleted earlier. */
 async function purge(
   store: Pick<FileStore, 'purgeFiles'>,
   clock: Pick<Clock, 'nowMs'>,

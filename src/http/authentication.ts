@@ -83,7 +83,7 @@ export function createAuthentication(options: AuthenticationOptions): Authentica
     return caller
   }
 
-  /** Looks up existing keys only. Random keys thus cost no query, and do not lock out callers at the same address. */
+  /** Looks up a key only if `KnownKeys` has it. So random keys cost few queries, and do not lock out callers at the address. */
   async function getFromLimited(key: string, waitMs: number): Promise<Caller | KeyProblem> {
     if (!isWellFormedKey(key)) return 'unknown'
     const before = cache.peek(key)
@@ -117,7 +117,7 @@ function bearerOf(authorization: string | undefined): string | undefined {
 
 const HOUR_MS = 3_600_000
 
-/** Records the hour in which each key was last used, with at most one write per key and hour. */
+/** Records the hour in which each key was last used. A use is not written if the record of the key already has this hour. */
 class KeyUses {
   readonly #options: Pick<AuthenticationOptions, 'store' | 'clock' | 'onError'>
   readonly #used = new Set<string>()
@@ -162,7 +162,7 @@ const PAGE = 10_000
  */
 const HASHES_FRESH_MS = 2000
 const PAUSE_FACTOR = 20
-/** A prefix is enough: with a million keys, one of 281 million unknown keys has a known prefix and costs a lookup. */
+/** Only a prefix of each hash is kept. With a million keys, one of 281 million unknown keys has a known prefix. */
 const PREFIX_BYTES = 6
 const PREFIX_DIGITS = (PREFIX_BYTES * 8) / 6
 
@@ -178,7 +178,10 @@ class KnownKeys {
     this.#clock = clock
   }
 
-  /** Returns true for all existing keys, even revoked and expired ones. Rejects with `StoreUnavailable`. */
+  /**
+   * Returns true for existing keys, even revoked and expired ones. A new key may be missing until all hashes are read again.
+   * Rejects with `StoreUnavailable`.
+   */
   async has(hash: string): Promise<boolean> {
     const prefix = prefixOf(hash)
     if (this.#prefixes.has(prefix)) return true

@@ -49,7 +49,7 @@ export function elementsOf(request: FastifyRequest, limits: PartLimits): readonl
     : createElements({ kind: 'single', text, value: request.body as SingleCreate }, limits)
 }
 
-/** Resolves when the job finishes or the timeout is over. A job continues even if its caller disconnects. */
+/** Resolves at the latest when the timeout is over or the caller disconnects. The job then continues. */
 export function endOf(pending: PendingResponse, { raw, request }: FastifyReply): Promise<WaitEnd> {
   raw.on('close', pending.leave)
   // The caller may have disconnected while the job was being stored.

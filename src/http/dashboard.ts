@@ -1,4 +1,4 @@
-/** Serves the files of the dashboard to anyone. Its data comes from the admin API, which requires an admin token. */
+/** Serves the files of the dashboard to anyone. The page gets its data from the APIs, which require a token or a key. */
 import './request-context.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Page } from '../dashboard/page-files.ts'

@@ -1,5 +1,6 @@
 /**
- * Defines all errors of the API (SPEC §2.6 and §7), except those of an overloaded server (`load-shedding/unavailable.ts`).
+ * Defines the errors of the API (SPEC §2.6 and §7), except those of an overloaded server (`load-shedding/unavailable.ts`) and of
+ * requests that cannot be read (`unrouted-requests.ts`).
  * `server.ts` converts other exceptions to them.
  */
 

@@ -26,7 +26,7 @@ import { validationError } from './validation-errors.ts'
 
 const CHARSET = /;\s*charset\s*=\s*(?:"([^"]*)"|([^;\s]*))/i
 const UTF_8 = /^utf-?8$/i
-/** Parsing a smaller body takes a few milliseconds at most. */
+/** The event loop parses bodies up to this size, which takes a few milliseconds at most. */
 const LARGE_BODY_BYTES = 64 * 1024
 /** Up to this size, parsing a body of a few long strings takes less CPU time than its transfer to a thread. */
 const LONG_STRINGS_BYTES = 256 * 1024
@@ -122,7 +122,7 @@ async function readLargeBody(
   const { create: kind = 'single', translation } = request.route.config
   const { maxBatchJobs } = request.caller.tier
   const fingerprintRoute = request.headers['idempotency-key'] === undefined ? null : (request.route.url ?? '')
-  // A transfer takes the whole buffer, which is far larger than a body of unknown length. So such a body is copied.
+  // A transfer takes the whole buffer. If the body is only a part of its buffer, it is copied.
   const own = bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes)
   const task = { bytes: own, kind, maxDepth, maxJobs: maxBatchJobs, limits, fingerprintRoute }
   try {

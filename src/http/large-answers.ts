@@ -13,7 +13,7 @@ import { accountOf, MemoryShare, type OnMemoryRejected } from './load-shedding/m
 /** A response with more characters or bytes is large. */
 export const LARGE_ANSWER = 65_536
 
-/** The part of a response that is not its text fits into this many bytes. */
+/** The JSON around a job in a response of Parley's own API fits into this many bytes. */
 const ENVELOPE = 512
 
 export interface LargeAnswersOptions {
@@ -31,7 +31,7 @@ export class LargeAnswers {
     this.#answers = new MemoryShare({ ...options, name: 'answers' })
   }
 
-  /** Counts a large response before its text, of at least `textBytes`, is loaded. Throws a 503 if it does not fit. */
+  /** Counts a large response before its text is loaded. Throws a 503 if there is no memory for it. */
   async reserve(request: FastifyRequest, textBytes: number): Promise<void> {
     const error = await this.#reserve(request, answerBytes(textBytes))
     if (error) throw error

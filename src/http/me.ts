@@ -94,7 +94,7 @@ const me = Type.Object({
   }),
 })
 
-/** No account uses so many models, because servers have only a few public models. */
+/** At most this many rows of usage are read, one for each model. Servers have only a few public models. */
 const MOST_MODELS = 1000
 
 export function meRoute(app: FastifyInstance, options: MeRoute): void {

@@ -155,7 +155,7 @@ function sendEnded(
   metadata?: MetadataById,
 ): FastifyReply | undefined {
   const json = jobRecordJson(record, request.query.include, metadata)
-  // The account has too many unread large responses. The job has finished, so the caller gets the ID to read it later.
+  // There is no memory for a large response now. The job has finished, so the caller gets the ID to read it later.
   if (!answers.mayHold(request, json.length)) {
     sendTimedOut(reply, record.id, NOT_SENT_NOW)
     return

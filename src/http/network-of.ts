@@ -1,7 +1,7 @@
 /** Decides which addresses count as one for limits by address, and which belong to trusted proxies (`trust_proxy`). */
 import { BlockList, isIP, isIPv6 } from 'node:net'
 
-/** Requests on a Unix socket have no address. */
+/** This text stands for the address of requests on a Unix socket, which have none. */
 const UNIX_SOCKET = 'a Unix socket'
 
 /** A limit by address remembers at most this many networks. */

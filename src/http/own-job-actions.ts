@@ -31,7 +31,7 @@ export interface OwnJobActionsOptions {
   readonly clock: Pick<Clock, 'nowMs' | 'steadyMs'>
   /** The limits apply per key and minute: `limits.cancels_per_minute` and `limits.deletes_per_minute`. */
   readonly limits: Readonly<Record<OwnAction, number>>
-  /** Aborts the job's execution on this node and answers its pending responses. Resolves when both are done. */
+  /** Aborts the job's execution on this node, and answers its pending responses on this node. */
   readonly onCancelled: (jobId: string) => Promise<void>
   /** Reports each cancelled or deleted job, for the log and metrics. */
   readonly onAction: (event: OwnActionEvent) => void
@@ -182,14 +182,17 @@ function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): on
   }
 }
 
-/** Longer conversations were counted at their creation, unless the tier's limit of input tokens is higher than this. */
+/**
+ * The tokens of longer conversations are not counted here. They were counted when the job was created, unless the tier's limit
+ * of input tokens is higher than this.
+ */
 const COUNTED_BYTES = 1024 * 1024
 /** A cancellation waits this long for the threads. */
 const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>
 
-/** It must be possible to cancel any job, so errors of counting and too long messages result in null, not in a rejection. */
+/** Resolves with null if the messages are too long or counting fails, because it must be possible to cancel any job. */
 export function heldInputCounter(store: Pick<Store, 'heldMessages'>, cpu: RequestCpu): CountHeldInput {
   return async (request, jobId) => {
     const messagesJson = await store.heldMessages(request.caller.account, jobId, COUNTED_BYTES)

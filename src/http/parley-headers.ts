@@ -6,7 +6,7 @@ import type { CreateElement } from '../job/create-body.ts'
 
 export const IGNORED_HEADER = 'x-parley-ignored'
 
-/** Limits the value of `x-parley-ignored`. */
+/** The value of `x-parley-ignored` has at most this many bytes. */
 const MAX_BYTES = 1024
 /** These bytes are reserved for the final `+N`. */
 const COUNT_BYTES = 16

@@ -8,7 +8,7 @@
  *   against the share `requests` of the byte budget, under the client's address. A request that does not fit is not read, and
  *   the connection closes after the responses to earlier requests.
  * - A client that sends invalid HTTP gets the error after the responses to its earlier requests.
- * - While the connection is not read, the timeout of a request does not run.
+ * - If a request times out because its connection was not read, it gets its full timeout again.
  */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -41,7 +41,7 @@ export interface PipelinedRequestsOptions {
 
 export class PipelinedRequests {
   readonly #options: PipelinedRequestsOptions
-  /** On these connections, at least one request had to wait. */
+  /** On these connections, at least one request or error had to wait. */
   readonly #lines = new WeakMap<Socket, RequestLine>()
   /** These connections were not read for a while, so their current requests got their full timeout again. */
   readonly #late = new Map<Socket, RequestLine>()

@@ -250,9 +250,9 @@ export function readJobRoute(app: FastifyInstance, { reader, awaiter }: ReadJobR
 }
 
 export const MAX_IDS = 100
-/** Limits one response. The first job is always sent. */
+/** Limits the jobs in one response, without their metadata. The first job is always sent. */
 const MAX_BYTES = 8 * 1024 * 1024
-/** A job in a response takes at most this many bytes, without its result or error. */
+/** In a response, a job counts as this many bytes and the length of its result or error. */
 const OBJECT_BYTES = 512
 
 interface JobsToRead {

@@ -8,7 +8,7 @@
  * caller gets 503, and the body is never in memory.
  * 2. `read`. While the body arrives at the client's pace, its length is counted; afterwards, the estimated memory of its text
  * and values.
- * 3. `release`, when the response is sent.
+ * 3. `release`, when the request is rejected or its response is sent.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyRequest } from 'fastify'

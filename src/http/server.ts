@@ -78,7 +78,7 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 const CONNECTIONS_CHECK_MS = 1000
 /** Proxies usually close idle connections after 60 s. This time is longer, so that they never use a closing connection. */
 const KEEP_ALIVE_MS = 75_000
-/** A header takes far more memory than its text, and 16 KiB of text can contain 2,000 headers. */
+/** Limits the headers of a request. A header takes far more memory than its text, and 16 KiB of text can have 2,000 headers. */
 const MAX_HEADERS = 200
 
 export function createServer(options: ServerOptions): FastifyInstance {
@@ -130,7 +130,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   app.decorateRequest('largeBody', null)
   app.decorateRequest('bodyMemory', null)
   app.decorateRequest('answerBytes', 0)
-  // Responses already are JSON text, so a schema must not filter their fields.
+  // The schemas of responses only document them. Fastify would use them to filter fields.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   const answer404 = answerUnrouted(app, cors, options.otherApi)
   app.addHook('onRequest', (request, reply, done) => {
@@ -147,7 +147,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
       // Caches must store neither the contents of jobs nor the fact that a job does not exist.
       if (request.method === 'GET') reply.header('cache-control', 'no-store')
       if (options.simulated) reply.header(SIMULATED_HEADER, 'true')
-      // Every endpoint requires a key, which is checked before anything else (SPEC §5).
+      // All other routes require a key, which is checked before the rest of the request (SPEC §5).
       const caller = authentication.callerOf(request)
       if (typeof caller === 'string') done(keyRequired(caller))
       else if (caller instanceof Promise) {

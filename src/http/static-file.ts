@@ -14,9 +14,9 @@ export function bufferOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
 }
 
 const compress = promisify(gzip)
-/** A smaller file fits into one packet, so it is not compressed. */
+/** A file up to this size is not compressed, because it fits into one packet. */
 const SMALL_FILE = 1024
-/** A smaller file is written in one piece. */
+/** A file up to this size is sent in one piece. */
 const ONE_PIECE = 16_384
 
 export interface StaticFile {

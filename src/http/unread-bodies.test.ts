@@ -128,13 +128,13 @@ test('when too many rejected uploads wait, the connection of one more is closed 
     assert.match(response ?? '', /^HTTP\/1.1 401 [\s\S]*connection: close/i)
   }
   const lines = await fill('192.0.2.1')
-  // One address cannot use up the places of the others.
+  // One address cannot prevent the bodies of other addresses from waiting.
   await isClosed('192.0.2.1')
   for (const from of ['192.0.2.2', '192.0.2.3', '192.0.2.4']) lines.push(...(await fill(from)))
   await isClosed('192.0.2.5')
   for (const { hangUp } of lines) hangUp()
   await Promise.all(lines.map(({ closed }) => closed))
-  // A client that disconnects leaves its place as soon as the server notices.
+  // When the server notices that a client has disconnected, another body may wait.
   for (let isKept = false; !isKept; ) {
     t.signal.throwIfAborted()
     const line = openLine(parley)

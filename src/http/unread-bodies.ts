@@ -22,7 +22,7 @@ const BURST_BYTES = 125 * BYTES_PER_MS
 const PIECE_BYTES = 64 * 1024
 /** Several senders have a turn in each round, and this is the pause between rounds. */
 const ROUND_MS = 5
-/** Each waiting body may hold a piece in memory. */
+/** At most this many bodies wait, in total and of one sender, because each may hold a piece in memory. */
 const MAX_BODIES = 256
 const MAX_OF_SENDER = 64
 

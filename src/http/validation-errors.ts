@@ -2,7 +2,7 @@
 import type { FastifySchemaValidationError } from 'fastify'
 import { BELONGS } from '../job/request.ts'
 
-/** A caller may choose a very long field name. */
+/** Errors show at most this many characters of a field name, because a caller may choose a very long one. */
 const LONGEST_NAME = 80
 
 /** Returns a text such as `jobs[1].messages[0].role: must be one of …`. */

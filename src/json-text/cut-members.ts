@@ -70,7 +70,7 @@ function clear(wanted: WantedMembers, cut: CutTexts): void {
   }
 }
 
-/** A wanted name has at most this many characters of text, even if each one is escaped, such as `\u0061`. */
+/** A name with a longer text is not wanted, even if each of its characters is escaped, such as `\u0061`. */
 const LONGEST_NAME = 6 * 32
 
 /** Returns the unescaped name between two quotes; an empty one for a name that is longer than any wanted name. */

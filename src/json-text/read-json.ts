@@ -55,7 +55,7 @@ export function parseExactly(text: string): unknown {
   )
 }
 
-/** Whether parsing could change an integer in the text. From 16 digits on, several integers share a double. */
+/** Whether parsing could change an integer in the text. From 16 digits on, several integers can share a double. */
 export function mayLoseDigits(text: string): boolean {
   return /\d{16}/.test(text)
 }
@@ -88,7 +88,7 @@ const BYTES_PER_CHARACTER = 4
  * for the comma behind them.
  */
 const BYTES_PER_VALUE = 80
-/** If the name of a member is an array index, as in `{"31":1}`, V8 allocates an array up to that index. */
+/** A member whose name may be an array index, as in `{"31":1}`, counts this much: V8 may allocate an array up to that index. */
 const BYTES_PER_INDEX = 256
 /** The estimate never exceeds this for each character of a JSON text; `"9":{},` comes closest. */
 const MAX_BYTES_PER_CHARACTER = 64

@@ -303,7 +303,7 @@ export async function diskOf(file: string): Promise<Disk> {
   return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize }
 }
 
-/** Prometheus abandons a scrape after 10 s, so a gauge gives up earlier. */
+/** A gauge gives up after this time. By default, Prometheus abandons a scrape after 10 s. */
 export const TIMEOUT_MS = 5000
 
 /**

@@ -5,10 +5,10 @@
  */
 import { write, writeSync } from 'node:fs'
 
-/** This many characters are written together, because a system call for each line would cost more than the line itself. */
+/** Lines are written once they have this many characters. A system call for each line would cost more than the line itself. */
 const BATCH_LENGTH = 65_536
 const WRITE_EVERY_MS = 200
-/** This many characters are kept while the log cannot be written. */
+/** At most this many characters wait to be written. Further lines are lost. */
 export const MAX_KEPT = 4_194_304
 /** If the pipe is full at the end, the writer pauses this often, for one second in total, so that the reader catches up. */
 const FLUSH_PAUSES = 100
@@ -40,7 +40,7 @@ export class LogWriter {
     else this.#writeLater()
   }
 
-  /** Writes the lines in memory before the process exits. Lines that cannot be written within a second are lost. */
+  /** Writes the lines in memory before the process exits. If the pipe stays full for a second, the rest is lost. */
   flush(): void {
     // If a write is in progress, the system completes it, so its batch must not be written again.
     let rest = Buffer.concat(this.#writing ? [this.#takeUnsent()] : [this.#batch, this.#takeUnsent()])

@@ -14,7 +14,7 @@ import { ageSeconds, type Gauges } from './gauges.ts'
 import type { Metrics } from './metrics.ts'
 
 export const SAMPLE_MS = 2000
-/** These are the samples of 15 minutes. */
+/** At most this many samples are kept: those of 15 minutes. */
 export const MAX_SAMPLES = 450
 /** Without listeners, only every fifth sample queries the database. */
 const IDLE_EVERY = 5

@@ -173,7 +173,7 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /** Returns only counters and histograms if the parts that gauges read have stopped. */
+  /** @param isStopped whether the parts that gauges read have stopped; gauges are then left out */
   async values(isStopped: boolean): Promise<readonly MetricValues[]> {
     const isLeft = (metric: unknown) => metric instanceof MetricCounter || metric instanceof MetricHistogram
     // prom-client's declared type is wrong. This type describes what `get` returns.

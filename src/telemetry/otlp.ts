@@ -175,7 +175,7 @@ function samplerOf({ OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG }: Environment
   return name.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }
 
-/** A timer with a longer delay would fire at once. */
+/** Longer times are shortened to this. Otherwise, a timer would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Ignores variables that do not contain a positive number. */

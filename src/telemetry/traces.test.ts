@@ -107,8 +107,8 @@ function* endless() {
 }
 
 /**
- * The client leaves while a long response is sent. The tracer of the module stays with the first SDK, so this is no test of its
- * own.
+ * The client disconnects while a long response is sent. This is not a separate test, because the module's tracer stays with the
+ * first SDK.
  */
 async function longResponse(t: TestContext, spans: readonly Recorded[]) {
   const app = fastify()

@@ -92,7 +92,7 @@ export function tracedStore(store: Store): Store {
 
 /**
  * Records the span `parley.queue` from the creation of a job to the start of its execution, and `parley.run` for the execution.
- * On any node, both belong to the trace that is stored with the job.
+ * On any node, both belong to the trace that is stored with the job, if there is one.
  */
 export function tracedExecution(execute: ExecuteJob): ExecuteJob {
   return (job, signal, cacheKey, events) => {
@@ -149,7 +149,7 @@ export function tracedRouter(router: Router): Router {
   }
 }
 
-/** Records a span `parley.callback` for each attempt, if the job has a trace. The receiver gets its `traceparent`. */
+/** Records a span `parley.callback` for each attempt, if the job has a trace. The receiver gets the span's `traceparent`. */
 export function tracedPoster(poster: Poster): Poster {
   return {
     post: (request) => {

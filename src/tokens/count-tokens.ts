@@ -5,7 +5,7 @@
 
 /**
  * The tokenizer takes quadratic time for runs without a break, so text is counted in pieces of this many characters. Each cut
- * can split a token, so the count may be too high by one for each piece.
+ * can split a token, so the count may be slightly too high.
  */
 const PIECE = 1024
 /** Text that looks like a special token is counted as ordinary text. By default, the tokenizer would throw. */

@@ -80,7 +80,7 @@ export function* messageTexts(messagesJson: string): Generator<TextRange> {
   }
 }
 
-/** For 16 KiB of random letters, the tokenizer takes about 0.1 s. */
+/** A slice has about this many characters at most. For so many random letters, the tokenizer takes about 0.1 s. */
 const SLICE_CHARACTERS = 16 * 1024
 const SLICE_TEXTS = 1024
 
@@ -130,7 +130,7 @@ export function textSample(messagesJson: string, pieces: number, characters: num
 }
 
 const BACKSLASH = 0x5c
-/** An escape such as `\u00e9` is the longest. */
+/** The longest escape, such as `\u00e9`, has this many characters. */
 const LONGEST_ESCAPE = 6
 
 /**

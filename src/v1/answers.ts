@@ -47,7 +47,7 @@ export function tokensOf({ status, usageJson }: JobRecord): Tokens {
   return cost === undefined ? tokens : { ...tokens, cost }
 }
 
-/** The answer already is JSON text, so the completion is joined from texts. */
+/** The answer is already JSON text, so the completion is joined from texts. */
 export function completionJson(record: JobRecord, model: string, { textJson, finish }: TextAnswer): string {
   const { input, cached, output } = tokensOf(record)
   const usage = {
@@ -78,7 +78,7 @@ export function jobIdOf(responseId: string): string | null {
   return responseId.startsWith(ID_PREFIX) ? readJobId(responseId.slice(ID_PREFIX.length)) : null
 }
 
-/** Returns null if the job was not created by POST /v1/responses. */
+/** Returns null if the job's request was not for `/v1/responses`. */
 export function recordOf(responseFormatJson: string): ResponseRecord | null {
   const record = JSON.parse(splitRecord(responseFormatJson).recordJson ?? 'null')
   return record?.route === 'responses' ? record : null
@@ -117,7 +117,7 @@ export function responseJson(job: JobRecord, request: StoredRequest): string {
   }
   const format = formatJson(responseFormatJson, record)
   const length = verbosity ? `,"verbosity":"${verbosity}"` : ''
-  // Answers, instructions and schemas already are JSON text, so the fields are joined as text.
+  // Answers, instructions and schemas are already JSON text, so the fields are joined as text.
   return `${JSON.stringify(fields).slice(0, -1)},"instructions":${instructionsJson},"text":{"format":${format}${length}},"output":[${output}]}`
 }
 
@@ -140,7 +140,7 @@ function outcomeOf(job: JobRecord, status: Status, responseFormatJson: string) {
   }
 }
 
-/** OpenAI has no code for a failed model server, so the details are in the message. */
+/** OpenAI's codes do not match Parley's, so all failures are `server_error`, and the details are in the message. */
 function errorOf({ errorJson }: JobRecord) {
   const { message, upstream_message } = JSON.parse(errorJson ?? '{}')
   return { code: 'server_error', message: upstream_message ? `${message} ${upstream_message}` : message }

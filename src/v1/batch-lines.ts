@@ -27,7 +27,7 @@ export interface BatchLinesOptions {
 
 /** The event loop reads lines up to this length. The slowest of them takes a few milliseconds. */
 const LARGE_BYTES = 64 * 1024
-/** Jobs of a batch are stored until the batch has read their results, so their expiry does not matter. */
+/** With this expiry, no job counts as expired: jobs of a batch are stored until the batch has read their results. */
 const NEVER = { nowMs: 0, retentionMs: 0 }
 
 export class BatchLines implements LineFormat {
@@ -104,7 +104,7 @@ function errorOf(endpoint: string, error: AdmissionError) {
   return admissionError({ ...error, field: renamedField(error.field, names) })
 }
 
-/** The body already is JSON text, so the line is joined from texts. */
+/** The body is already JSON text, so the line is joined from texts. */
 function answered(customId: string, id: string, status: number, bodyJson: string): string {
   return `{"id":"batch_req_${id}","custom_id":${JSON.stringify(customId)},"response":{"status_code":${status},"request_id":"${id}","body":${bodyJson}},"error":null}`
 }

@@ -23,7 +23,7 @@ export interface BatchRoutes {
   readonly files: Files
   readonly clock: Clock
   readonly makeBatchId: () => string
-  /** Wakes this node, which then continues the batch that was created or cancelled. */
+  /** Wakes this node, so that it soon continues the batch that was created or cancelled. */
   readonly onBatchChanged: () => void
 }
 
@@ -32,7 +32,7 @@ const WINDOW_MS = 86_400_000
 /** Limits the unfinished batches of an account. */
 export const MAX_OPEN_BATCHES = 100
 const MAX_LISTED = 100
-/** A client may repeat its request for this long: OpenAI's clients try three times, for ten minutes each. */
+/** A retry gets an equal batch that is at most this old. OpenAI's clients try three times, for ten minutes each. */
 const RETRIED_MS = 1_800_000
 const BODY: FieldPolicy = {
   supported: ['input_file_id', 'endpoint', 'completion_window', 'metadata', 'output_expires_after'],

@@ -27,10 +27,10 @@ export class V1Error extends HttpError {
   }
 }
 
-/** Rejects a field that is wrong, or that would change the answer although Parley does not support it. */
+/** The field is wrong, or it would change the answer although Parley does not support it. */
 export const invalidField = (param: string, rule: string) => new FieldProblem(param, rule)
 
-/** Callers may send names with millions of characters. */
+/** An error shows at most this many characters of a model name, because callers may send millions. */
 const LONGEST_MODEL = 200
 
 export function noSuchModel(model: string): V1Error {

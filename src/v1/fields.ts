@@ -1,7 +1,7 @@
 /**
  * Reads the fields that the routes of `/v1` share: options, formats and messages. Fields that cannot change the answer, such as
- * `metadata`, are ignored. Unsupported fields that would change the answer are rejected by name. Null and neutral values, such
- * as `stream: false` and `n: 1`, are accepted everywhere, because frameworks send them.
+ * `user`, are ignored. Unsupported fields that would change the answer are rejected by name. Null values are accepted, and so
+ * are neutral values such as `stream: false`, because frameworks send them.
  */
 
 import { Ajv, type ValidateFunction } from 'ajv'
@@ -24,7 +24,7 @@ export interface FieldPolicy {
   readonly neutral: Readonly<Record<string, (value: unknown) => boolean>>
 }
 
-/** Every route ignores these fields. A name that ends with `_` stands for all fields that begin with it. */
+/** Chat completions and responses ignore these fields. A name that ends with `_` stands for all fields that begin with it. */
 export const IGNORED: readonly string[] = [
   'store',
   'user',

@@ -46,12 +46,12 @@ export interface JobRequest {
 
 export type Held =
   | { readonly kind: 'settled'; readonly record: JobRecord; readonly cacheHit: boolean }
-  /** Even then, the job may continue. */
+  /** After an error, the job may continue. */
   | { readonly kind: 'error'; readonly error: V1Error }
 
 interface Created {
   readonly jobId: string
-  /** `hold` is null if the request has an Idempotency-Key, or an earlier request with that key created the job. */
+  /** `hold` is null if the request has an Idempotency-Key. */
   readonly hold: Hold | null
   /** `pending` is null if the caller does not wait, no slot for waiting is free, or an earlier request created the job. */
   readonly pending: PendingResponse | null
@@ -246,9 +246,9 @@ export function renamedField(field: string, names: JobRequest['fieldNames']): st
   return field.replace(name, named)
 }
 
-/** Node's `fetch` fails if the response takes longer than 300 s. */
+/** A request is held at most this long, because Node's `fetch` fails if the response takes longer than 300 s. */
 const LONGEST_S = 280
-/** The server responds this many seconds before the client's timeout. */
+/** The server responds this many seconds before the client's timeout, or after half of a timeout of less than ten seconds. */
 const EARLIER_S = 5
 
 /** OpenAI's clients send their timeout in seconds. The Python client uses a different header than the others. */

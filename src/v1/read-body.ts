@@ -165,7 +165,7 @@ const SCHEMA: WantedMembers = new Map([
   ['text', new Map([['format', FORMAT]])],
 ])
 
-/** Large numbers keep all digits. The response format is the only field of a job that is stored as written. */
+/** Returns JSON text of the response format, in which large numbers of the schema keep all digits. */
 function formatText({ response_format }: SingleCreate, text: string): string {
   if (response_format.schema !== undefined && mayLoseDigits(text)) {
     const cut = cutMembers(text, SCHEMA)

@@ -159,7 +159,10 @@ export async function findResponse(
   return { jobId, record, ...found }
 }
 
-/** @param job null if it was deleted in the meantime. The bytes of its result must have been counted. */
+/**
+ * Before the call, the bytes of the job's result must be reserved in the byte budget (`LargeAnswers`).
+ * @param job null if it was deleted in the meantime
+ */
 async function viewOf(
   request: FastifyRequest<ById>,
   job: JobRecord | null,
@@ -184,7 +187,7 @@ export function noSuchResponse({ params }: FastifyRequest<ById>): V1Error {
 }
 
 const LIMIT = { most: 100, default: 20 } as const
-/** No body has so many characters. */
+/** This number of characters includes all messages, because no body has so many. */
 const ALL = 2 ** 30
 
 interface Query {

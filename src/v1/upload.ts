@@ -255,7 +255,9 @@ function parserOf({ headers }: IncomingMessage) {
 const disconnected = () => malformed('The connection closed before the whole body arrived.')
 const malformed = (details: string) => new V1Error(400, `The multipart body cannot be read. ${details}`)
 
-/** An upload must be this fast on average over each window. Time in which the server pauses reading does not count. */
+/**
+ * An upload must be this fast on average in each window of WINDOW_MS. Time in which the server pauses reading does not count.
+ */
 const BYTES_PER_MS = 64 * 1.024
 const WINDOW_MS = 10_000
 

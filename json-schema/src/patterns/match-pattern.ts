@@ -14,7 +14,7 @@ const VISITS_PER_STEP = 6
 /** Stands for the missing character before the start and after the end of the text. */
 const NO_CHARACTER = -1
 
-/** JSON Schema requires that the pattern may match anywhere in the text. Throws `StepBudgetExceeded`. */
+/** As JSON Schema requires, the pattern may match anywhere in the text. Throws `StepBudgetExceeded`. */
 export function matchesPattern(program: PatternProgram, text: string, budget: StepBudget): boolean {
   let resumed = 0
   let before = NO_CHARACTER

@@ -41,7 +41,7 @@ export type ReadPatternResult =
   | { readonly ok: true; readonly tree: PatternTree; readonly size: number }
   | { readonly ok: false; readonly rule: string }
 
-/** Never throws. `size` is the number of instructions of the compiled pattern. */
+/** Never throws. `size` is the number of instructions of the compiled pattern, or slightly more. */
 export function readPattern(text: string): ReadPatternResult {
   if (text.length > MAX_PATTERN_LENGTH) {
     return { ok: false, rule: `must have at most ${MAX_PATTERN_LENGTH} characters` }

@@ -7,7 +7,7 @@ import { refusals } from '../refusals.ts'
 /** A step is one transaction, which is short so that other writes do not wait for long. */
 const CALLBACKS_PER_STEP = 500
 
-/** Replays only callbacks that had failed before the action started. One that fails again meanwhile is not replayed twice. */
+/** Replays only callbacks that had failed before the action started, so a callback that fails again is not replayed twice. */
 const replayFailed = adminAction({
   what: 'replay failed callbacks',
   about: null,

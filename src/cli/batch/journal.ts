@@ -74,7 +74,7 @@ interface FirstRecord extends RunHeader {
   readonly run: string
 }
 
-/** The batch was sent, but no response arrived. The server may have its jobs. */
+/** The journal has no response for this batch, so the server may have its jobs. */
 export interface UnknownOutcome {
   readonly jobs: readonly number[]
   /** The batch was first sent at this Unix time. */

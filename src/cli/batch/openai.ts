@@ -126,7 +126,7 @@ function formatOf(format: Fields | null | undefined): ResponseFormat {
   return { format: 'json', schema: described ? { ...schema, description } : schema }
 }
 
-/** The line has no `usage`, because results of jobs have no token counts. */
+/** The line has no `usage`, because the row has no token counts. */
 export function openAiRow({ custom_id, job_id, result, error }: Row, job: OpenAiContext): object {
   const id = `batch_req_${job_id ?? `line_${job.line}`}`
   if (result === null) {

@@ -64,7 +64,7 @@ const UNREACHABLE = [
   UnexpectedResponseError,
 ]
 
-/** Returns any error that is not from the client unchanged, because it is a bug. */
+/** Converts an error of the client to a `CommandError`. Returns any other error unchanged. */
 export function clientError(error: unknown): unknown {
   if (!(error instanceof ParleyError)) return error
   if (error instanceof ConfigurationError) {

@@ -1,4 +1,4 @@
-/** Tests what `parley check --calls` finds with paid calls, and that it announces their cost. */
+/** Tests what `parley check --calls` finds with paid calls, and that it announces how many it makes. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../../test/fake-clock.ts'

@@ -23,7 +23,7 @@ import type { SettingNames } from './unreachable.ts'
 
 /** The calls are a short answer, a developer message, a JSON answer, and two concurrent calls. */
 export const CALLS_PER_TARGET = 5
-/** A server may need minutes for the first call, because it loads the model then. */
+/** A call may take this long, because a server may load the model when it gets the first call. */
 const MAX_CALL_SECONDS = 120
 
 export interface CalledTarget {

@@ -68,7 +68,10 @@ function tierFindings({ settings: { tiers } }: Configuration): Finding[] {
   )
 }
 
-/** Kubernetes sends SIGKILL after this time, and so do the unit and Compose files of this package. */
+/**
+ * A server is killed if it has not stopped after this time: by default in Kubernetes, and with the systemd unit and the Compose
+ * file of this package.
+ */
 const GRACE_SECONDS = 30
 /** After the drain, clients still read their last responses, and the database is closed. */
 const CLOSING_SECONDS = 3

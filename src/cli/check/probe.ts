@@ -15,7 +15,7 @@ import { readFailure } from '../../upstreams/read-completion.ts'
 
 /** Limits the connection, the time until a response starts, and pauses in the response. */
 export const PROBE_TIMEOUT_MS = 5_000
-/** The longest known list of models, OpenRouter's, is smaller than a megabyte. */
+/** The rest of a longer response is not read. The longest known list of models, OpenRouter's, is smaller than a megabyte. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024
 
 export interface Response {

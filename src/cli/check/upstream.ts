@@ -1,6 +1,7 @@
 /**
  * Checks one upstream without cost: whether it responds, the path is right, the key is accepted, and the models exist. It sends
- * `GET /models` and an invalid completion request for each model. If this path has no list of models, it tries other paths.
+ * `GET /models` and an invalid completion request; if the server has no list of models, such a request for each model. If the
+ * path is wrong, it tries other paths.
  */
 import type { Configuration } from '../../config/load.ts'
 import { OPENAI } from '../../config/merge.ts'

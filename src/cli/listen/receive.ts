@@ -10,9 +10,9 @@ import { parseExactly } from '../../json-text/read-json.ts'
 import { isDeeperThan } from '../../json-text/scan-json.ts'
 import type { Verdict, Verifier } from './verify.ts'
 
-/** A callback contains an answer of at most 16 MiB, and a payload that fits into a batch request. */
+/** Longer bodies are rejected. A callback has an answer of at most 16 MiB, and a payload that fits into a batch request. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
-/** No callback is nested so deeply. Printing deeper JSON would overflow the stack. */
+/** Bodies with deeper nesting are rejected, because printing them could overflow the stack. No callback is nested so deeply. */
 const MAX_DEPTH = 1000
 const MAX_REMEMBERED_IDS = 100_000
 const REQUEST_MS = 60_000
@@ -60,7 +60,7 @@ export function createReceiver(options: ReceiverOptions): Server {
     response.writeHead(responseStatus, { 'content-type': 'text/plain' }).end(`${text}\n`)
   }
   const server = createServer({ requestTimeout: REQUEST_MS }, (request, response) => {
-    // Without this listener, a client that disconnects during the response would crash the process.
+    // If the client disconnects during the response, nobody needs the error.
     response.on('error', () => {})
     respond(request, response).catch((error: Error) => {
       options.onRejection({

@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Webhook } from 'standardwebhooks'
 
-/** As in Standard Webhooks, a recorded callback can be replayed only for this long. */
+/** A callback's timestamp may differ from the current time by this much. A recorded callback can thus not be replayed later. */
 const TOLERANCE_S = 300
 
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const

@@ -50,10 +50,10 @@ export async function download(path: string): Promise<Blob> {
   return response.blob()
 }
 
-/** Browsers reject headers with other characters. */
+/** A token with other characters is wrong, and a browser may reject a header that contains it. */
 const VISIBLE_ASCII = /^[\x21-\x7e]+$/
 
-/** Rejects if the server does not respond. */
+/** Resolves with false if the server rejects the token. Rejects if it does not respond, or responds with another error. */
 export async function isTokenAccepted(token: string): Promise<boolean> {
   if (!VISIBLE_ASCII.test(token)) return false
   try {

@@ -41,7 +41,7 @@ export function useLive(): Live {
   return state
 }
 
-/** Returns the server's time in Unix seconds, even if the browser's clock is wrong. */
+/** Returns the server's time in Unix seconds. Until the overview is loaded, this is the browser's time. */
 export const serverNow = (): number => Date.now() / 1000 + live.clockOffsetSeconds
 
 /** Starts the updates, and returns a function that stops them. */

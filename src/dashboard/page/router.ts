@@ -12,7 +12,7 @@ export interface Place {
 const listeners = new Set<() => void>()
 let hasMoved = false
 
-/** Returns true if a link inside the dashboard led to the current page. The heading of the page then gets the focus. */
+/** Returns true once the operator has gone to another page or filter without loading a new document. */
 export const hasNavigated = (): boolean => hasMoved
 
 export function address(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {

@@ -1,4 +1,4 @@
-/** The session stores the admin token, the operator's name, and the playground's API key until the tab is closed. */
+/** Stores the admin token, the operator's name, and the playground's API key until the operator signs out or closes the tab. */
 import { CONTROLS, MAX_CHARACTERS } from '../../admin/operator-name.ts'
 
 const TOKEN = 'parley.admin-token'
@@ -13,7 +13,7 @@ export const adminToken = (): string | null => sessionStorage.getItem(TOKEN)
 export const operatorName = (): string | null => sessionStorage.getItem(OPERATOR)
 export const playgroundKey = (): string | null => sessionStorage.getItem(KEY)
 
-/** Returns why the operator was signed out, or null if that has not happened. */
+/** Returns why the operator was signed out; null if there is no reason to show. */
 export const signInNotice = (): string | null => signOutReason
 
 /** @param name the operator's name; empty for none */

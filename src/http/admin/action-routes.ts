@@ -229,7 +229,7 @@ function operatorOf(request: FastifyRequest): string | null {
   return name
 }
 
-/** Parley's commands send the header as UTF-8, browsers as Latin-1. */
+/** The dashboard sends the header as UTF-8. Other clients may send it as Latin-1. */
 function textOf(bytes: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'))

@@ -20,7 +20,7 @@ export interface AdminOptions {
   readonly tiers: () => readonly string[]
   readonly samples: MetricFeed
   readonly auditLog: AuditLog
-  /** Resolves when this node has aborted the executions of cancelled jobs and answered the pending responses of `jobId`. */
+  /** Aborts the executions of cancelled jobs on this node, and answers the pending responses of `jobId`. */
   readonly onCancelled: (jobId?: string) => Promise<void>
   readonly makeReruns: () => Promise<void>
   readonly overview: () => Promise<CurrentState>

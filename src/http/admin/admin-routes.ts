@@ -58,7 +58,7 @@ function settingsRoute(app: FastifyInstance, { settingsJson }: AdminOptions): vo
 
 /** A node has at most this many open event streams. */
 export const MAX_LISTENERS = 500
-/** These are a few minutes of samples. A client with more unread bytes is disconnected. */
+/** A client with more unread bytes is disconnected. It has then not read the samples of a few minutes. */
 const MAX_BUFFERED_BYTES = 65_536
 
 /** @param isStillAllowed resolves with false once the request's token is revoked or has expired; never rejects */

@@ -1,4 +1,4 @@
-/** Serves the routes of the admin API that only read. */
+/** Serves the routes of the admin API that list and show what the database stores. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import {

@@ -1,6 +1,6 @@
 /**
  * Counts the memory of HTTP requests against a share of the byte budget (uploads, requests or answers). An account that has
- * used up its part gets 503 at once. If other accounts use the rest, the request waits for a moment.
+ * used up its part gets 503 at once. If other accounts use the rest, the request waits for up to ten seconds.
  */
 import type { FastifyRequest } from 'fastify'
 import type { Clock } from '../../clock.ts'
@@ -10,7 +10,7 @@ import type { HttpError } from '../errors.ts'
 import '../request-context.ts'
 import { memoryFull, overMemoryPart } from './unavailable.ts'
 
-/** A request waits this long for memory that other accounts use. */
+/** A request waits at most this long for memory. */
 const MAX_WAIT_MS = 10_000
 
 /** @param decision whether the account has used up its part, or all accounts together the whole share */

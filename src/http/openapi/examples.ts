@@ -1,4 +1,4 @@
-/** Examples in the OpenAPI documents. The requests are valid, and the responses have the documented shape. */
+/** Defines the examples in the OpenAPI documents. The requests are valid, and the responses have the documented shape. */
 import type { BatchElement, SingleCreate } from '../../job/request.ts'
 
 export const EXAMPLE_JOB_ID = '019a5d3e-8f43-7000-9a1c-2f54b7a1c0de'

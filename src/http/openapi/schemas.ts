@@ -44,7 +44,7 @@ export function success(description: string, data: Schema, { headers = {}, examp
 
 const header = (description: string) => Type.String({ description })
 
-/** Every response has this header. */
+/** The documents list this header for every response. */
 export const REQUEST_ID = {
   description: "The ID of the request in the server's log: the request's own X-Request-Id if that is valid.",
   schema: { type: 'string' },

@@ -59,7 +59,7 @@ export function RerunJob({ job, onChange }: JobActionProps) {
 }
 
 interface RerunJobsProps {
-  /** An empty filter matches all jobs. */
+  /** An empty `account` or `model` matches all jobs. `status` must be `failed` or `completed`. */
   readonly filters: { readonly account: string; readonly model: string; readonly status: string }
   /** The time range starts at this Unix time. Null means any time. */
   readonly from: number | null

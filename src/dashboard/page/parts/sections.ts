@@ -11,7 +11,7 @@ interface PageTitleProps {
   readonly children?: ComponentChildren
 }
 
-/** After a link leads to the page, the heading gets the focus, so that screen readers start to read the new page. */
+/** If the operator came from another page, the heading gets the focus, so that screen readers start to read the new page. */
 export function PageTitle({ title, tab = title, children }: PageTitleProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useLayoutEffect(() => {

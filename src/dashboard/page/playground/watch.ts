@@ -137,7 +137,7 @@ async function reportEnd(run: Run, work: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Uses half of the tier's read rate. Reads of a pending job are short, so that the status `assigned` is seen. */
+/** Uses at most half of the tier's read rate. While a job is pending, reads wait only briefly, so that `assigned` is seen. */
 async function follow(run: Run): Promise<void> {
   const { me, key, signal } = run.options
   const pauseMs = Math.max(MIN_PAUSE_MS, 60_000 / (me.limits.reads_per_minute / 2))

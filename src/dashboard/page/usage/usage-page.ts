@@ -24,7 +24,7 @@ import {
   useUsage,
 } from './read-usage.ts'
 
-/** The URL may contain an older month than the filter offers. */
+/** The filter offers this many months. The URL may contain an older one. */
 const MONTHS = 24
 /** The totals of a month change slowly, so reloads while jobs finish can be far apart. */
 const EVERY_MS = 10_000
