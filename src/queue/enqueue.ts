@@ -7,10 +7,10 @@ import type { ClaimedJob, Job } from '../job/job.ts'
 import { queueName } from '../job/priority.ts'
 import type { Accepted, AnsweredJob, Idempotency, NewJob, Store } from '../store/store.ts'
 import { BUDGET_ROUTE } from '../store/usage-store.ts'
+import type { AfterSettlement } from './after-settlement.ts'
 import type { CostCapQueue } from './cost-cap-queue.ts'
 import { type CacheKeyOf, cachedResult, isLarge, Turns } from './response-cache.ts'
 import type { Place } from './scheduler.ts'
-import type { AfterSettlement } from './settle.ts'
 import type { Worker } from './worker.ts'
 
 export interface EnqueueOptions {

@@ -6,8 +6,8 @@ import type { Clock } from '../clock.ts'
 import { PollingLoop } from '../polling-loop.ts'
 import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
+import type { AfterSettlement } from './after-settlement.ts'
 import { DEADLINE_EXCEEDED, outOfPatience } from './execution-result.ts'
-import type { AfterSettlement } from './settle.ts'
 
 /** A statement fails at most this many jobs, so that its transaction stays short. */
 const MAX_FAILED = 256

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { COMPLETED, newJob, USAGE } from '../../test/store-contract/fixtures.ts'
 import type { JobError } from '../job/job.ts'
 import type { Settled } from '../store/store.ts'
-import { createAfterSettlement } from './settle.ts'
+import { createAfterSettlement } from './after-settlement.ts'
 
 const MESSAGE = 'quotes the conversation'
 
