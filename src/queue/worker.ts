@@ -17,11 +17,11 @@ import type { AfterSettlement } from './after-settlement.ts'
 import type { ExecuteJob } from './execute.ts'
 import { internalFailure, type WaitingExecution } from './execution-result.ts'
 import { AssigningCalls } from './node-lease.ts'
+import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 import { retryWrite } from './retry-write.ts'
 import type { PlannedClaim } from './route-queue.ts'
 import { type HeldBack, isLarge, type Place, Scheduler } from './scheduler.ts'
 import { type SettleOptions, settle } from './settle.ts'
-import { createOverdueSweep, failPastDeadline } from './sweeps.ts'
 
 /**
  * The timer of the next deadline waits at least this long, so that jobs whose deadlines are close together fail in one step.

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
 import { FakeClock } from '../../test/fake-clock.ts'
 import { NO_USAGE } from '../job/job.ts'
 import type { FailedJob, Overdue } from '../store/store.ts'
 import type { RouteLimit } from '../upstreams/routes.ts'
-import { createOverdueSweep, failPastDeadline, retentionLoop } from './sweeps.ts'
+import { createOverdueSweep, failPastDeadline } from './overdue-sweep.ts'
 
 const LIMIT: RouteLimit = { allowance: 0, failedJobs: [], unavailableSinceMs: 5, trouble: null }
 
@@ -59,37 +58,4 @@ test('it looks at the queues of each limited route, and of each account that is 
       ['c', 'acme', 7],
     ],
   )
-})
-
-test('what has expired is deleted in steps without long pauses, and a failure does not make it hurry', async () => {
-  const clock = new FakeClock()
-  const startedMs = clock.steadyMs()
-  const results: (boolean | Error)[] = [true, true, false, new Error('no database'), true, false]
-  const stepsAtMs: number[] = []
-  const errors: unknown[] = []
-  const loop = retentionLoop({
-    store: {
-      expire: async () => {
-        stepsAtMs.push(clock.steadyMs() - startedMs)
-        const result = results[stepsAtMs.length - 1] ?? false
-        if (result instanceof Error) throw result
-        return result
-      },
-    },
-    clock: {
-      nowMs: () => clock.nowMs(),
-      steadyMs: () => clock.steadyMs(),
-      after: (ms, run) => clock.after(ms, run),
-    },
-    retentionMs: 1000,
-    onError: (error) => errors.push(error),
-  })
-  loop.start()
-  for (const ms of [10_000, 20, 20, 10_000, 10_000, 20, 9999, 1]) {
-    clock.advance(ms)
-    await setImmediate()
-  }
-  await loop.stop()
-  assert.deepEqual(stepsAtMs, [10_000, 10_020, 10_040, 20_040, 30_040, 30_060, 40_060])
-  assert.equal(errors.length, 1)
 })

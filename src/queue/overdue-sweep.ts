@@ -1,9 +1,8 @@
 /**
- * Fails queued jobs that have waited too long for model servers, or whose deadline has passed, and deletes expired data.
- * Running jobs are failed by their execution instead.
+ * Fails queued jobs that have waited too long for model servers, or whose deadline has passed. Running jobs are failed by their
+ * execution instead.
  */
 import type { Clock } from '../clock.ts'
-import { PollingLoop } from '../polling-loop.ts'
 import type { Overdue, Store } from '../store/store.ts'
 import type { RouteLimit, Routes } from '../upstreams/routes.ts'
 import type { AfterSettlement } from './after-settlement.ts'
@@ -74,28 +73,4 @@ async function failAll(overdue: Overdue, { store, clock, afterSettlement }: Swee
     }
     count = failed.length
   }
-}
-
-const STEP_PAUSE_MS = 20
-const IDLE_PAUSE_MS = 10_000
-
-export interface RetentionOptions {
-  readonly store: Pick<Store, 'expire'>
-  readonly clock: Clock
-  readonly retentionMs: number
-  readonly onError: (error: unknown) => void
-}
-
-/** Deletes expired data in small steps, with pauses for other work. */
-export function retentionLoop({ store, clock, retentionMs, onError }: RetentionOptions): PollingLoop {
-  let hasMore = false
-  return new PollingLoop({
-    clock,
-    pauseMs: () => (hasMore ? STEP_PAUSE_MS : IDLE_PAUSE_MS),
-    task: async () => {
-      hasMore = false
-      hasMore = await store.expire({ nowMs: clock.nowMs(), retentionMs })
-    },
-    onError,
-  })
 }
