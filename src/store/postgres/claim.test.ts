@@ -9,8 +9,8 @@ import { CLAIM_OF_LANE, CLAIM_SUSPECTS, QUEUED, QUEUED_SUSPECTS, WALK } from './
 import { ACCOUNTS } from './cost-caps.ts'
 import { connectionSettings, type Statement } from './database.ts'
 import { POSTGRES } from './dialect.ts'
-import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './expire.ts'
 import { queuedJobsInFairOrder } from './fair-order.ts'
+import { LOCK_OVERDUE, LOCK_OVERDUE_OF_ACCOUNT } from './overdue.ts'
 import { migratePostgres } from './schema.ts'
 
 const JOBS = 20_000

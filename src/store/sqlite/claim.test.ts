@@ -11,7 +11,7 @@ import { folderForTest } from '../../../test/support/backup-files.ts'
 import { options } from '../../../test/support/populated-database.ts'
 import { openStore } from '../open.ts'
 import { LANE, QUEUED, QUEUED_SUSPECTS, SUSPECTS, WALK } from './claim.ts'
-import { FIND, FIND_OF_ACCOUNT } from './expire.ts'
+import { FIND, FIND_OF_ACCOUNT } from './overdue.ts'
 
 /** The index that each statement must use, and its conditions on the index. */
 const EXPECTED = [
