@@ -1,5 +1,5 @@
 /** Collects the operations whose SQL both stores share. */
-import { accountOperations, adminTokenOperations, keyOperations } from './accounts.ts'
+import { accountOperations } from './accounts.ts'
 import { auditOperations } from './audit.ts'
 import { batchOperations } from './batches.ts'
 import { callbackRecordOperations, searchCallbacksByChunk } from './callback-records.ts'
@@ -11,6 +11,7 @@ import { heldRequestOperations } from './held-requests.ts'
 import { cancelOperations, deleteOperations } from './job-actions.ts'
 import { type JobChunk, type JobScan, jobSearchOperations, searchJobsByChunk } from './job-search.ts'
 import type { JobSearch } from './job-search-store.ts'
+import { adminTokenOperations, keyOperations } from './keys.ts'
 import { rerunOperations } from './reruns.ts'
 import { costCapOperations, usageOperations } from './usage.ts'
 
