@@ -215,10 +215,11 @@ async function unlessFailed<Result>(
   }
 }
 
-/** Ends the hold when the caller has the response. If the caller disconnected before, a repeated request may join the job. */
+/** Ends the hold when the caller has the answer. Otherwise, a repeated request may join the job. */
 function whenClosed(raw: ServerResponse, hold: Hold, held: HeldRequests): void {
   raw.once('close', () => {
-    if (raw.writableFinished) held.answered(hold)
+    // A 503 contains no answer: there was no memory for it.
+    if (raw.writableFinished && raw.statusCode !== 503) held.answered(hold)
     else void held.left(hold)
   })
 }

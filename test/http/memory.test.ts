@@ -189,6 +189,37 @@ onEachStore(() => {
     await nothingHeld(parley)
   })
 
+  test('a completion that becomes too large for the memory only in its escaped form can be asked for again', async (t) => {
+    const numbers = Object.fromEntries(Array.from({ length: 6_300 }, (_, at) => [`n${at}`, 1]))
+    const json = JSON.stringify(numbers)
+    assert.ok(json.length < 65_000 && JSON.stringify(json).length > 70_000)
+    const isJson: Script = ({ text }) => reply.text(text.includes('numbers') ? json : LARGE)
+    const { parley, caller, models, clock } = await start(t, isJson)
+    const { hostname, port } = new URL(parley.url)
+    const id = idOf(await caller.create())
+    const neverReads = connect(Number(port), hostname)
+    t.after(() => neverReads.destroy())
+    neverReads.write(head(`${MESSAGES}/${id}`, caller.key, [], 'GET'))
+    await holds(parley, 'answers', /^\d{8}$/)
+    const ask = (retries: number) => {
+      const messages = [{ role: 'user', content: 'some numbers' }]
+      const body = { model: 'gpt-5-mini', messages, response_format: { type: 'json_object' } }
+      const headers = { authorization: `Bearer ${caller.key}`, 'x-stainless-retry-count': String(retries) }
+      return parley.post('/v1/chat/completions', body, undefined, headers)
+    }
+    const waits = clock.timerSet((ms) => ms === 10_000)
+    const asked = ask(0)
+    await Promise.race([waits, asked])
+    clock.advance(10_000)
+    const first = await asked
+    assert.deepEqual([first.status, first.headers.get('x-should-retry')], [503, 'true'])
+    neverReads.destroy()
+    await nothingHeld(parley)
+    const second = await ask(1)
+    assert.equal(second.body.choices[0].message.content, json)
+    assert.equal(models.completions().length, 2)
+  })
+
   test('a create that waits holds less than one that is read, and nothing when its client hangs up', async (t) => {
     const { parley, caller, models } = await start(t, () => reply.stall())
     const body = JSON.stringify(says('x'.repeat(100_000)))
