@@ -17,28 +17,29 @@ export function weightOfSettlement({ outcome, receiptJson }: Settlement): number
   return 300 + contentLength + receiptJson.length
 }
 
-type NewJobColumn<Value> = readonly [name: string, type: string, value: Value]
+/** `valuesOf` returns the values of all jobs. A function for each column is faster than access by the name of a field. */
+type NewJobColumn = readonly [name: string, type: string, valuesOf: (jobs: readonly Job[]) => unknown]
 
-const NEW_JOB_CELLS: readonly NewJobColumn<keyof Job | ((job: Job) => number)>[] = [
-  ['id', 'uuid', 'id'],
-  ['account', 'text', 'account'],
-  ['tier', 'text', 'tier'],
-  ['model', 'text', 'model'],
-  ['cache_ttl_s', 'double precision', (job) => job.cacheTtlMs / 1000],
-  ['input_tokens', 'bigint', 'inputTokens'],
-  ['created_at_ms', 'bigint', 'createdAtMs'],
-  ['priority', 'text', 'priority'],
-  ['deadline_ms', 'bigint', 'deadlineMs'],
-  ['reserved', 'bigint', 'reserved'],
+const NEW_JOB_CELLS: readonly NewJobColumn[] = [
+  ['id', 'uuid', (jobs) => jobs.map(({ id }) => id)],
+  ['account', 'text', (jobs) => jobs.map(({ account }) => account)],
+  ['tier', 'text', (jobs) => jobs.map(({ tier }) => tier)],
+  ['model', 'text', (jobs) => jobs.map(({ model }) => model)],
+  ['cache_ttl_s', 'double precision', (jobs) => jobs.map(({ cacheTtlMs }) => cacheTtlMs / 1000)],
+  ['input_tokens', 'bigint', (jobs) => jobs.map(({ inputTokens }) => inputTokens)],
+  ['created_at_ms', 'bigint', (jobs) => jobs.map(({ createdAtMs }) => createdAtMs)],
+  ['priority', 'text', (jobs) => jobs.map(({ priority = null }) => priority)],
+  ['deadline_ms', 'bigint', (jobs) => jobs.map(({ deadlineMs = null }) => deadlineMs)],
+  ['reserved', 'bigint', (jobs) => jobs.map(({ reserved = null }) => reserved)],
 ]
 const MESSAGES_NAMES = ['messages_zstd', 'messages_bytes', 'messages']
-const NEW_JOB_TEXTS: readonly NewJobColumn<'responseFormatJson' | 'callbackJson'>[] = [
-  ['response_format', 'text', 'responseFormatJson'],
-  ['callback', 'text', 'callbackJson'],
+const NEW_JOB_TEXTS: readonly NewJobColumn[] = [
+  ['response_format', 'text', (jobs) => textArray(jobs.map(({ responseFormatJson }) => responseFormatJson))],
+  ['callback', 'text', (jobs) => textArray(jobs.map(({ callbackJson }) => callbackJson))],
 ]
 
-const nameOf = ([name]: NewJobColumn<unknown>) => name
-const typeOf = ([, type]: NewJobColumn<unknown>) => type
+const nameOf = ([name]: NewJobColumn) => name
+const typeOf = ([, type]: NewJobColumn) => type
 export const NEW_JOB_TYPES = [
   ...NEW_JOB_CELLS.map(typeOf),
   ...STORED_TEXT_TYPES,
@@ -49,28 +50,13 @@ export const NEW_JOB_NAMES = [
   ...MESSAGES_NAMES,
   ...NEW_JOB_TEXTS.map(nameOf),
 ].join(', ')
-const cellValues = NEW_JOB_CELLS.map(([, , value]) => value)
-const textFields = NEW_JOB_TEXTS.map(([, , field]) => field)
 
-/** Every accepted job passes through this function, so it creates no closures. */
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
   const columns: unknown[] = []
-  for (const value of cellValues) {
-    columns.push(typeof value === 'function' ? jobs.map(value) : fieldOfAll(jobs, value))
-  }
+  for (const [, , valuesOf] of NEW_JOB_CELLS) columns.push(valuesOf(jobs))
   columns.push(...storedTextColumns(messages))
-  for (const field of textFields) columns.push(textArray(fieldOfAll(jobs, field)))
+  for (const [, , valuesOf] of NEW_JOB_TEXTS) columns.push(valuesOf(jobs))
   return columns
-}
-
-/** The value is null for jobs without the field. */
-function fieldOfAll<Field extends keyof Job>(
-  jobs: readonly Job[],
-  field: Field,
-): (NonNullable<Job[Field]> | null)[] {
-  const values: (NonNullable<Job[Field]> | null)[] = []
-  for (const job of jobs) values.push(job[field] ?? null)
-  return values
 }
 
 export const SETTLEMENT_TYPES = [
