@@ -29,7 +29,10 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   503: ServiceUnavailableError,
 }
 
-/** With these statuses, a response without `success: false` is not from Parley: other servers respond so to unknown paths. */
+/**
+ * With these statuses, a response without `success: false` is not from Parley: other servers use these statuses for paths that
+ * they do not know.
+ */
 const WITHOUT_ROUTE: ReadonlySet<number> = new Set([400, 404, 405])
 
 /** An unexpected response may be long, such as a proxy's error page, so the error message contains only its beginning. */

@@ -87,7 +87,7 @@ function isMultiple(value: number, unit: number, budget: StepBudget): boolean {
 /** A scaled number below this has at most 15 digits, so a double holds it exactly after rounding. */
 const EXACT = 1e15
 
-/** Returns infinity for a number that is written with an exponent. */
+/** Returns infinity for a number that is written with an exponent, so that the caller calculates with big integers. */
 function decimalPlaces(value: number): number {
   const text = String(value)
   const point = text.indexOf('.')

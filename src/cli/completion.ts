@@ -71,7 +71,7 @@ function valuesOf(given: Option | Argument): Values {
   return { kind: /\bfile\b/.test(name) ? 'files' : 'free' }
 }
 
-/** The script must work in bash 3.2, the version of macOS. */
+/** The script must work in bash 3.2, which macOS ships. */
 function bashScript(commands: readonly CompletedCommand[]): string {
   const steps = commands.flatMap(({ path, commands: under }) => under.map(({ name }) => `${path} ${name}`))
   const valued = commands.flatMap(({ path, options }) =>

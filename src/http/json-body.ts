@@ -1,6 +1,6 @@
 /**
- * Reads JSON bodies in UTF-8 with limited nesting. The event loop parses bodies that take little time. The large body of a
- * create request is read on a thread, which returns JSON texts instead of values.
+ * Reads JSON bodies in UTF-8 with limited nesting. The event loop parses bodies that take little time. A large body of a create
+ * request is read on a thread, which returns JSON texts instead of values.
  */
 import './request-context.ts'
 import { isUtf8 } from 'node:buffer'

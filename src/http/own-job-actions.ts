@@ -187,7 +187,7 @@ function limiter(action: OwnAction, { clock, limits }: OwnJobActionsOptions): on
  * of input tokens is higher than this.
  */
 const COUNTED_BYTES = 1024 * 1024
-/** A cancellation waits this long for the threads. */
+/** A cancellation waits at most this long for a thread to count the tokens, and then continues without the count. */
 const COUNT_MS = 5_000
 
 type CountHeldInput = (request: FastifyRequest, jobId: string) => Promise<number | null>

@@ -74,7 +74,7 @@ export interface ServerOptions {
 
 /** A caller's request ID must match this pattern, so that it is safe in headers and logs. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
-/** Node looks for requests that have timed out this often. */
+/** Node checks for timed-out requests at this interval. */
 const CONNECTIONS_CHECK_MS = 1000
 /** Proxies usually close idle connections after 60 s. This time is longer, so that they never use a closing connection. */
 const KEEP_ALIVE_MS = 75_000
@@ -211,7 +211,9 @@ export function createServer(options: ServerOptions): FastifyInstance {
 const processId = randomBytes(9).toString('base64url')
 let requests = 0
 
-/** The ID of the process with a counter is much faster than a random number for each request. */
+/**
+ * Combines a random ID of the process with a counter, because this is much faster than generating a random ID for each request.
+ */
 
 function requestId({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers['x-request-id']

@@ -6,7 +6,7 @@ export const CACHE_TTL_S = { least: 180, most: 3600, default: 300 } as const
 export const TIMEOUT_S = { least: 30, most: 120, default: 90 } as const
 export const COMPLETE_WITHIN_S = { least: 1, most: 2_592_000 } as const
 
-/** Code that knows nothing about HTTP throws this error, and the server responds with 400. */
+/** A field of a request is invalid. This error knows nothing about HTTP. If nothing catches it, the server responds with 400. */
 export class FieldProblem extends Error {
   constructor(field: string, rule: string) {
     super(`${field}: ${rule}`)

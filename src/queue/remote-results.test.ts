@@ -61,7 +61,7 @@ test('a job that was deleted before its result was read ends the waits that bega
     waitForJobs(pendingResponses, { account: 'acme', jobIds, ms: 60_000, until: 'all' })
   const read = waitFor(['deleted', 'ended'])
   waitFor(['open'])
-  // The callers of these jobs create them, or repeat the request that created them.
+  // These waits began before their job was known to exist, so a missing job must not end them.
   const created = pendingResponses.add('not stored yet', 'acme', 60_000)
   const repeated = pendingResponses.add('deleted', 'acme', 60_000)
   const results = new RemoteResults({

@@ -71,7 +71,10 @@ export class Scheduler {
   /** `#turns` is null until a job has a priority other than normal. */
   #turns: LowerTurns | null = null
 
-  /** @param maxAttempts a job with at least this crash count fails if it crashed alone (`jobs.max_attempts`) */
+  /**
+   * @param maxAttempts a job with at least this crash count fails if it was the only one running in the last crash
+   * (`jobs.max_attempts`)
+   */
   constructor(slots: number, bytes: ByteShare, routes: Routes, maxAttempts: number) {
     this.#maxAttempts = maxAttempts
     this.#slots = { limit: slots, reserve: reserveOf(slots) }

@@ -59,7 +59,7 @@ export interface WorkerOptions {
   readonly routes: Routes
   /** How long a job waits for model servers in total (`jobs.patience_seconds`). */
   readonly patienceMs: number
-  /** A job with at least this crash count fails if it crashed alone (`jobs.max_attempts`). */
+  /** A job with at least this crash count fails if it was the only one running in the last crash (`jobs.max_attempts`). */
   readonly maxAttempts: number
   readonly execute: ExecuteJob
   readonly afterSettlement: AfterSettlement

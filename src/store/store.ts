@@ -83,7 +83,7 @@ export interface Store
 
   readTexts(jobId: string): Promise<JobTexts | null>
 
-  /** The cost grows with the number of routes, not of jobs. */
+  /** The cost grows with the number of routes and of suspects, but not of other jobs. */
   queued(): Promise<Queued>
 
   queuedSuspects(): Promise<QueuedSuspects>

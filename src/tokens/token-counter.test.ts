@@ -22,7 +22,8 @@ test('the texts of the messages are found in either order of the members', () =>
 })
 
 test('slices are JSON texts that give the whole when they are joined', () => {
-  // The text is long enough for several slices, with escapes and surrogate pairs at every cut.
+  // The text is long enough for several slices. Escapes and surrogate pairs repeat throughout, so that some cuts would fall
+  // into them.
   const long = fc.tuple(content, fc.integer({ min: 0, max: 9 })).map(([text, shift]) => {
     return `${'x'.repeat(shift)}${`${text}\u0000\\"😀`.repeat(6_000)}`
   })

@@ -137,7 +137,10 @@ export class TargetCaller {
     }
   }
 
-  /** Makes a call in the job's turn. An isolated job first waits until no other call is in progress. */
+  /**
+   * Call this only in the job's turn (`inTurn`). An isolated job first waits, for at most `HOLD_MS`, until the upstream has no
+   * other call in progress.
+   */
   callNow(target: Target, attempt: RoutingAttempt): Promise<Called> {
     return isIsolated(attempt.breaks)
       ? this.#callIsolated(target, attempt)

@@ -77,7 +77,10 @@ export function routeLimits(candidates: Iterable<Candidates>): RouteLimits {
   return limited.size + limitedAccounts.size === 0 ? NO_LIMITS : { limited, limitedAccounts }
 }
 
-/** Returns null if jobs need not wait for a target. With a null `account`, returns the limit of all accounts. */
+/**
+ * Returns null if a target is available, or if only the limit of all accounts applies to the account. With a null `account`,
+ * returns the limit of all accounts.
+ */
 function limitOf(targets: readonly Target[], account: string | null): RouteLimit | null {
   const failedJobs = new Set<string>()
   let allowance = 0

@@ -122,7 +122,6 @@ function aboutOf({ fields, filename }: Multipart, createdAtMs: number, retention
   return { filename: filename.slice(0, MAX_FILENAME), purpose, expiresAtMs }
 }
 
-/** Returns null if the upload specifies no lifetime. */
 function lifetimeMs(anchor: string | undefined, seconds: string | undefined): number | null {
   if (anchor === undefined && seconds === undefined) return null
   if (anchor !== 'created_at') throw invalidField('expires_after[anchor]', 'must be created_at')

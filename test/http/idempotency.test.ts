@@ -1,4 +1,4 @@
-/** Tests the `Idempotency-Key` header of the two creates. */
+/** Tests the `Idempotency-Key` header on the two routes that create jobs. */
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { reply } from '../model-server.ts'

@@ -82,7 +82,8 @@ async function putPrograms(to: string, account: Account | undefined): Promise<vo
 }
 
 /**
- * The programs cannot run there if the user has no access to the folder of the project, or if links of libraries are missing.
+ * Returns whether the programs in `native` can run. They cannot if the account has no access to the project's folder, or if
+ * symbolic links between libraries are missing.
  */
 async function run(native: string, account: Account | undefined): Promise<boolean> {
   try {

@@ -15,7 +15,7 @@ import { installation, type Server } from './server-process.ts'
 
 const KILLS = LONG ? 30 : 3
 const PRICE = { input: 1.5, cached_input: 0.3, output: 7.25 }
-/** Some hundred jobs reach this cap, so that later creates are rejected. */
+/** A few hundred jobs reach this cap (a few thousand in the long form), so that later creates are rejected. */
 const CAP = LONG ? 1 : 0.08
 const MAX_TOKENS = 40
 onBothStores(

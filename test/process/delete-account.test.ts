@@ -32,7 +32,8 @@ test('nothing of a deleted account is found in the file or its log after the com
   const myKey = await place.key(MARK)
   const [mine, theirs] = [server.caller(myKey), server.caller(await place.key(OTHER))]
   const secret = (await place.parley(['accounts', 'secret', MARK])).stdout.trim()
-  // Some conversations are so long that they have their own pages. Short ones share pages with others.
+  // A long conversation fills database pages of its own. Short ones share pages with rows of other accounts. The deletion must
+  // erase both.
   const padding = randomBytes(40_000)
     .toString('hex')
     .replaceAll(/.{100}/g, `$& ${MARK} `)

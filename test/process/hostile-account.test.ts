@@ -35,7 +35,8 @@ test('a server under every attack of one account at once lives, and answers anot
       send: () => caller.single(`${Math.random()} ${PROSE}`),
     },
   ]
-  // The first request loads the tokenizer, which must not be measured.
+  // The first create whose tokens are counted loads the tokenizer, which must not be measured. So each request is sent once
+  // before.
   for (const { send } of requests) assert.equal((await send()).status, 200)
 
   const beforeMiB = residentMiB(server.program.pid)

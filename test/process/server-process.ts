@@ -137,7 +137,8 @@ export class Installation {
       DATABASE_URL: this.#databaseUrl,
       PORT: '0',
       ...this.#simulator,
-      // Tests expect calls at once, although the server knows nothing about the model server yet.
+      // Without this setting, a server starts with 8 concurrent calls to an unknown model server, and tests would have to wait
+      // for more.
       ...(this.#upstream && { OPENAI_BASE_URL: this.#upstream, OPENAI_MAX_CONCURRENCY: '256' }),
       ...more,
     }

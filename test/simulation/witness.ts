@@ -163,7 +163,7 @@ export class Witness {
     return row === undefined ? 'gone' : row.outcome === null ? 'open' : 'ended'
   }
 
-  /** No job may be deleted before it expires. */
+  /** Unless a job or its account is deleted on request, the job must stay until it expires. */
   #expired(): void {
     const ledger = this.#ledger
     for (const [id, settledAtMs] of ledger.settledAtMs) {

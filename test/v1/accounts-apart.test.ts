@@ -12,7 +12,7 @@ import { openaiOf } from './official-client.ts'
 const CHANGING = ['date', 'x-request-id', 'ratelimit-remaining', 'ratelimit-reset']
 const CHAT = '/v1/chat/completions'
 
-/** Returns everything in a response that might distinguish one reason from another. */
+/** Returns everything in a response that might reveal whether the ID belongs to another account or does not exist. */
 function traits({ status, text, headers }: Answer, id: string) {
   const others = [...headers].filter(([name]) => !CHANGING.includes(name))
   return { status, text: text.replaceAll(id, 'ID'), headers: others }

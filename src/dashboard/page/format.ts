@@ -87,7 +87,9 @@ export const timeOfDay = (seconds: number): string => clock.format(seconds * 100
 export const timeOfDayMs = (seconds: number): string => clockMs.format(seconds * 1000)
 export const day = (seconds: number): string => dayAndMonth.format(seconds * 1000)
 
-/** Keeps the parts that differ between jobs that were created at nearly the same time. */
+/**
+ * The beginning is the time, and stays the same for about a minute. The end is random, and distinguishes jobs of the same time.
+ */
 export const shortId = (id: string): string => `${id.slice(0, 8)}…${id.slice(-6)}`
 
 /** Indents JSON text. Returns any other text unchanged. */
@@ -114,7 +116,6 @@ function keepDigits(_key: string, value: unknown, context?: { readonly source?: 
   return String(value) === context.source ? value : rawJSON(context.source)
 }
 
-/** Returns text unchanged, and anything else as indented JSON. */
 export function contentText(content: unknown): string {
   return typeof content === 'string' ? content : JSON.stringify(content, null, 2)
 }

@@ -1,4 +1,7 @@
-/** Tests that an account is deleted in Postgres while its jobs and batches are being stored. */
+/**
+ * Tests the deletion of accounts in Postgres: while their jobs and batches are being stored, with callbacks that are still due,
+ * and the scrub afterwards.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CALLBACK, FAILED, owed, record, take } from '../../../test/store-contract/callback-fixtures.ts'

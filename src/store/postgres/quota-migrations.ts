@@ -89,7 +89,10 @@ create trigger count_stored_outcome after insert on outcomes
   for each row when (new.bytes < 0) execute function count_stored_outcome();
 `
 
-/** Reads all outcomes and their jobs once. It delays no other statement, because it locks only the rows that it inserts. */
+/**
+ * Reads all outcomes, their jobs and the open jobs once. Meanwhile, other nodes can read and write, but cannot drop expired
+ * partitions.
+ */
 const countWhatIsStored = `
 set local enable_seqscan = on;
 insert into quota_sums (account, hour, open_jobs, open_bytes, ended_bytes)

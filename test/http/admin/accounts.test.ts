@@ -156,7 +156,7 @@ onEachStore(() => {
     assert.match(taken.details ?? '', /account acme has user_go/)
     refused(await admin.post('/keys', '{'), 400, { message: 'The body is not valid JSON.' })
     refused(await admin.post('/keys/key_none/revoke'), 404)
-    // Databases cannot store the character U+0000, so Parley rejects these values before it asks the database.
+    // Postgres cannot store the character U+0000, so Parley rejects these values on every store, before it asks the database.
     refused(await admin.post('/keys/%00/revoke'), 404)
     invalid(
       await admin.post('/callbacks/replay-failed', { account: '\u0000' }),

@@ -1,5 +1,6 @@
 /**
- * Tests the routes that delete or end something. Each of their requests needs something new to delete, which this file creates.
+ * Tests the routes whose requests use something up: a cancellation, a deletion or a rerun. This file creates a new job, batch
+ * or account for each request.
  */
 import { reply } from '../../model-server.ts'
 import { job } from '../../parley.ts'
