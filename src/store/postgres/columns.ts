@@ -17,46 +17,48 @@ export function weightOfSettlement({ outcome, receiptJson }: Settlement): number
   return 300 + contentLength + receiptJson.length
 }
 
-/** `valuesOf` returns the values of all jobs. A function for each column is faster than access by the name of a field. */
-type NewJobColumn = readonly [name: string, type: string, valuesOf: (jobs: readonly Job[]) => unknown]
-
-const NEW_JOB_CELLS: readonly NewJobColumn[] = [
-  ['id', 'uuid', (jobs) => jobs.map(({ id }) => id)],
-  ['account', 'text', (jobs) => jobs.map(({ account }) => account)],
-  ['tier', 'text', (jobs) => jobs.map(({ tier }) => tier)],
-  ['model', 'text', (jobs) => jobs.map(({ model }) => model)],
-  ['cache_ttl_s', 'double precision', (jobs) => jobs.map(({ cacheTtlMs }) => cacheTtlMs / 1000)],
-  ['input_tokens', 'bigint', (jobs) => jobs.map(({ inputTokens }) => inputTokens)],
-  ['created_at_ms', 'bigint', (jobs) => jobs.map(({ createdAtMs }) => createdAtMs)],
-  ['priority', 'text', (jobs) => jobs.map(({ priority = null }) => priority)],
-  ['deadline_ms', 'bigint', (jobs) => jobs.map(({ deadlineMs = null }) => deadlineMs)],
-  ['reserved', 'bigint', (jobs) => jobs.map(({ reserved = null }) => reserved)],
-]
-const MESSAGES_NAMES = ['messages_zstd', 'messages_bytes', 'messages']
-const NEW_JOB_TEXTS: readonly NewJobColumn[] = [
-  ['response_format', 'text', (jobs) => textArray(jobs.map(({ responseFormatJson }) => responseFormatJson))],
-  ['callback', 'text', (jobs) => textArray(jobs.map(({ callbackJson }) => callbackJson))],
-]
-
-const nameOf = ([name]: NewJobColumn) => name
-const typeOf = ([, type]: NewJobColumn) => type
 export const NEW_JOB_TYPES = [
-  ...NEW_JOB_CELLS.map(typeOf),
+  'uuid',
+  'text',
+  'text',
+  'text',
+  'double precision',
+  'bigint',
+  'bigint',
+  'text',
+  'bigint',
+  'bigint',
   ...STORED_TEXT_TYPES,
-  ...NEW_JOB_TEXTS.map(typeOf),
-]
-export const NEW_JOB_NAMES = [
-  ...NEW_JOB_CELLS.map(nameOf),
-  ...MESSAGES_NAMES,
-  ...NEW_JOB_TEXTS.map(nameOf),
-].join(', ')
+  'text',
+  'text',
+] as const
+export const NEW_JOB_NAMES =
+  'id, account, tier, model, cache_ttl_s, input_tokens, created_at_ms, priority, deadline_ms, reserved, messages_zstd, messages_bytes, messages, response_format, callback'
 
 export function newJobColumns(jobs: readonly Job[], messages: readonly StoredText[]): unknown[] {
-  const columns: unknown[] = []
-  for (const [, , valuesOf] of NEW_JOB_CELLS) columns.push(valuesOf(jobs))
-  columns.push(...storedTextColumns(messages))
-  for (const [, , valuesOf] of NEW_JOB_TEXTS) columns.push(valuesOf(jobs))
-  return columns
+  const deadlines: (number | null)[] = []
+  const priorities: (Priority | null)[] = []
+  const reserved: (number | null)[] = []
+  for (const { priority = null, deadlineMs = null, reserved: estimate = null } of jobs) {
+    priorities.push(priority)
+    deadlines.push(deadlineMs)
+    reserved.push(estimate)
+  }
+  return [
+    jobs.map((job) => job.id),
+    jobs.map((job) => job.account),
+    jobs.map((job) => job.tier),
+    jobs.map((job) => job.model),
+    jobs.map((job) => job.cacheTtlMs / 1000),
+    jobs.map((job) => job.inputTokens),
+    jobs.map((job) => job.createdAtMs),
+    priorities,
+    deadlines,
+    reserved,
+    ...storedTextColumns(messages),
+    textArray(jobs.map((job) => job.responseFormatJson)),
+    textArray(jobs.map((job) => job.callbackJson)),
+  ]
 }
 
 export const SETTLEMENT_TYPES = [
