@@ -120,7 +120,7 @@ export const LIMITS: Readonly<Record<string, readonly Limit[]>> = {
     {
       name: 'crashes of nodes that run it',
       setting: 'jobs.max_attempts',
-      beyond: 'the job fails with `internal_error`',
+      beyond: 'the job fails with `internal_error`, if no other suspect ran in its last crash',
     },
     { name: 'age of a finished job', unit: 's', setting: 'jobs.retention_seconds', beyond: '404' },
     {

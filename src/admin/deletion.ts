@@ -1,4 +1,7 @@
-/** Deletes accounts in many short transactions, cancels their jobs, and can scrub the database afterwards. */
+/**
+ * Deletes accounts in many short transactions, cancels their jobs, keeps their usage under another name, and can scrub the
+ * database afterwards.
+ */
 import { randomBytes } from 'node:crypto'
 import { type Clock, wait } from '../clock.ts'
 import { AFTER_ALL, BEFORE_ALL } from '../store/chunked-search.ts'

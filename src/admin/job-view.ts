@@ -1,6 +1,7 @@
 /**
  * Defines what operators see of jobs and callbacks, and converts records of the store. Times are Unix seconds; those of jobs
- * have fractions.
+ * have fractions. Of a callback, read-only admin tokens do not see the payload, the path of the URL or the responses of the
+ * receiver.
  */
 import { BATCH_PREFIX } from '../job/job-id.ts'
 import { readQueueName } from '../job/priority.ts'

@@ -1,4 +1,7 @@
-/** Creates all parts of a server from its configuration, connects them, and starts and stops them in order. */
+/**
+ * Creates all parts of a server from its configuration, connects them, and starts and stops them in order. Decides whether the
+ * server is ready: it is not stopping, and a small write to the database succeeds.
+ */
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'

@@ -209,7 +209,8 @@ export function callbackRequest(signable: SignableBody, nowMs: number): PostRequ
     url: callback.url,
     body,
     headers: {
-      // The caller's headers come later, because they may replace `traceparent`.
+      // The caller's headers come later, because they may replace `traceparent`. While the server traces, the attempt's span
+      // becomes a child of it, and the receiver gets the span's own (`tracedPoster`).
       ...(callback.traceparent !== undefined && { traceparent: callback.traceparent }),
       ...callback.headers,
       'content-type': 'application/json',

@@ -1,5 +1,6 @@
 /**
- * Decides which deliveries may be sent, and which may wait on this node.
+ * Decides which deliveries may be sent, and which may wait on this node. However much one account sends, the last eighth of
+ * the slots of a delivery queue, and of the attempts to an origin, remains for others.
  *
  * - A receiver gets as many concurrent attempts as its limit permits, and an origin as many as the setting permits. The last
  *   eighth of an origin's attempts is for accounts that have fewer than an eighth there.

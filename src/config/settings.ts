@@ -164,7 +164,7 @@ const upstream = Type.Object(
     ),
     wake_url: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description:
-        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Requires `jobs.patience_seconds` above 0.',
+        'For model servers that scale to zero: while jobs wait because the server is unavailable, each node that runs jobs sends a POST with `{"upstream":"NAME"}` to this URL every 30 seconds. Requires `jobs.patience_seconds` above 0.',
     }),
     ca_file: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
       description: 'A PEM file of certificates to trust in addition to those of the system.',
@@ -475,7 +475,7 @@ export const settingsSchema = Type.Object(
         thread_heap_mb: Type.Integer({
           minimum: 64,
           description:
-            'Heap limit of each thread, in MiB. A thread does not parse a text that may need more: a value counts 80 bytes, and a character 4. A body then gets 413, and the job of such an answer fails.',
+            'Heap limit of each thread, in MiB. A thread does not parse a text that may need more: a value counts at least 80 bytes, and a character 4. A body then gets 413, and the job of such an answer fails.',
         }),
       },
       strict,
@@ -496,7 +496,7 @@ export const settingsSchema = Type.Object(
         in_flight_bytes: Type.Integer({
           minimum: 1_048_576,
           description:
-            'Maximum bytes of callback bodies over 16 KiB that a node holds in memory; the rest wait in the database. A larger body is sent alone.',
+            'Maximum bytes of callback bodies over 16 KiB that a node holds in memory, but at most a fortieth of `limits.memory_bytes` (an eighth, and a body takes five times its size). The rest wait up to 15 s in a slot, then in the database. A larger body is sent alone.',
         }),
         allow_networks: Type.Array(Type.String(), {
           description: 'Private networks (CIDR) that callbacks may be sent to.',

@@ -1,4 +1,4 @@
-/** Serves /healthz, /readyz, /metrics and, for autoscalers, /metrics/queue. */
+/** Serves /healthz, /readyz, /metrics and, for autoscalers, /metrics/queue. `ready` in app/service.ts decides readiness. */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { RouteSignal } from '../queue/route-signals.ts'

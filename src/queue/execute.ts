@@ -1,6 +1,7 @@
 /**
  * Executes a job until it has an outcome: looks for the cached response of a claimed job, calls a model, checks the answer, and
- * asks for one repair if the answer is wrong. The execution writes nothing; the worker settles the outcome.
+ * asks for one repair if the answer is wrong. A wrong answer that was truncated at a length limit fails the job at once. The
+ * execution writes nothing; the worker settles the outcome.
  */
 import type { Clock } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'

@@ -1,7 +1,7 @@
 /**
  * Creates jobs, independently of HTTP. `admit` turns valid creation objects into jobs, or returns the error of the first
- * violated rule: first the fields of every element (400), then the limits of the tier (403). `accept` makes the jobs durable,
- * within the quotas and caps of the account.
+ * violated rule: first the fields of every element (400), then the limits of the tier (403) and what a node of an earlier
+ * version on the database does not know (503). `accept` makes the jobs durable, within the quotas and caps of the account.
  */
 import { type Clock, wholeMs } from '../clock.ts'
 import { sumOfCosts } from '../job/amount.ts'

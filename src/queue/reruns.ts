@@ -1,6 +1,7 @@
 /**
  * Creates the jobs of reruns, which operators request through any process on the database. The limits of the jobs' account
- * apply as if a caller had created the jobs, except for the limit of jobs per minute.
+ * apply as if a caller had created the jobs, except for the limit of jobs per minute. A rerun is refused if they forbid its job,
+ * or if a node of an earlier version on the database would not know what the job needs.
  */
 
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** Both stores share this SQL for accounts. */
+/** Both stores share this SQL, which lists and suspends accounts, and changes their tiers, caps, webhook URLs and secrets. */
 import type { AccountPage, AccountRecord, OwnCap, OwnCaps, Secrets } from './account-store.ts'
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf, textOrNull } from './rows.ts'

@@ -1,4 +1,4 @@
-/** Both stores share this SQL for the audit log. */
+/** Both stores share this SQL, which adds entries to the audit log, records their outcomes, and lists them. */
 import { isJobId } from '../job/job-id.ts'
 import type { AuditEntry, AuditSearch, NewAuditEntry } from './operator-store.ts'
 import { numberOf, type Row, textOf, textOrNull } from './rows.ts'

@@ -1,4 +1,7 @@
-/** Both stores share this SQL for batches. */
+/**
+ * Both stores share this SQL, which creates, finds, lists and cancels batches, claims and advances those that a node runs, and
+ * deletes them.
+ */
 import { leastJobId } from '../job/job-id.ts'
 import { readCaps } from './accounts.ts'
 import {

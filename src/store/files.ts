@@ -1,4 +1,4 @@
-/** Both stores share this SQL for files. */
+/** Both stores share this SQL, which writes files piece by piece, finds, lists, reads and deletes them. */
 import type { Dialect } from './dialect.ts'
 import {
   ABANDONED_MS,

@@ -1,4 +1,4 @@
-/** Both stores share this SQL for held requests. */
+/** Both stores share this SQL, which finds, changes and deletes held requests, and lists the live nodes that may hold them. */
 import type { Dialect } from './dialect.ts'
 import type { HeldRequest } from './held-request-store.ts'
 import { textOf } from './rows.ts'

@@ -1,4 +1,7 @@
-/** Both stores share this SQL for API keys, and for the admin tokens of operators. */
+/**
+ * Both stores share this SQL, which creates, lists, finds, rotates and revokes API keys, records their use, and creates, lists
+ * and revokes admin tokens of operators.
+ */
 import type {
   AdminTokenRecord,
   KeyRecord,

@@ -1,4 +1,4 @@
-/** Both stores share this SQL for reruns. */
+/** Both stores share this SQL, which stores requests for reruns, takes and ends them, and reads the jobs to rerun. */
 import { ACCOUNT_CAPS, readStanding, readTier } from './accounts.ts'
 import { storedTextOf } from './compressed-text.ts'
 import type { Dialect } from './dialect.ts'

@@ -1,4 +1,7 @@
-/** Both stores share this SQL for usage and quotas of accounts, and for jobs that wait for budget. */
+/**
+ * Both stores share this SQL, which lists the usage of accounts, reads what they use of their caps and quotas, and finds jobs
+ * that wait for budget.
+ */
 import type { Dialect } from './dialect.ts'
 import { numberOf, numberOrNull, type Row, textOf } from './rows.ts'
 import { allOf, read, type Sql, type Steps, sql, type Value } from './sql.ts'

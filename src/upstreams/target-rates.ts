@@ -1,6 +1,6 @@
 /**
  * Finds the rates that the settings give to targets: those of an upstream, which all of its targets share, and those of a model
- * on it. Also controls what one call may send under these rates.
+ * on it. Also controls what one call may send under these rates, and decides whether a 429 counts against the target.
  */
 import type { Clock } from '../clock.ts'
 import type { ModelSettings } from '../config/settings.ts'

@@ -1,4 +1,7 @@
-/** Serves the admin API to the dashboard and operators' tools. It requires an admin token, and responses are never cached. */
+/**
+ * Serves the admin API to the dashboard and operators' tools. It requires an admin token, limits how many wrong ones an address
+ * may send, and its responses are never cached.
+ */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accountActions } from '../../admin/actions/accounts.ts'
