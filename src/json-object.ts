@@ -1,4 +1,4 @@
-/** Parses text that is possibly no JSON, and recognizes objects among parsed values. */
+/** Parses text that might not be JSON, and recognizes objects among parsed values. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export function isObject(value: unknown): value is JsonObject {

@@ -33,7 +33,7 @@ export type Order =
       readonly ports?: readonly number[]
       /** If absent, the generator sends as many requests as possible. */
       readonly perSecond?: number
-      /** If true, a broken connection is no failure, because the benchmark kills the server on purpose. */
+      /** If true, a broken connection is not a failure, because the benchmark kills the server on purpose. */
       readonly mayBreak?: boolean
     }
   | { readonly kind: 'hold'; readonly target: Target; readonly connections: number }

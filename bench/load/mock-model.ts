@@ -44,7 +44,7 @@ const length = before.length + CORRELATION_ID_BYTES + after.length
 const headers = { 'content-type': 'application/json', 'content-length': length }
 
 const server = createServer((request, response) => {
-  // A server requests the list of models when it starts. That request is no job.
+  // A server requests the list of models when it starts. That request is not a job.
   if (request.method === 'GET') {
     response.end('{"object":"list","data":[{"id":"bench","object":"model"}]}')
     return

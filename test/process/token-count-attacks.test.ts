@@ -59,7 +59,7 @@ test('nothing is counted for clients that have gone', async (t) => {
   const left = Array.from({ length: 20 }, (_, text) =>
     assert.rejects(post(MESSAGES, saying(randomText(1.9 * MIB, text)), attacker, gone.signal)),
   )
-  // When this request has its response, the requests that were sent before it have arrived as well.
+  // When this request has its response, most of the requests that were sent before it have usually arrived.
   await post(MESSAGES, saying('x'), other)
   gone.abort()
   await Promise.all(left)

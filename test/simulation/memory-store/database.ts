@@ -272,7 +272,7 @@ function inFairOrder(one: JobRow, other: JobRow): number {
   return (one.turn ?? 0) - (other.turn ?? 0) || (one.job.id < other.job.id ? -1 : 1)
 }
 
-/** The row of a batch that has ended exists only for its callback, and is no job. */
+/** The row of a batch that has ended exists only for its callback, and is not a job. */
 export const isJob = ({ job }: JobRow) => job.model !== NO_MODEL
 
 export function hasExpired({ job, settledAtMs, callback }: JobRow, { nowMs, retentionMs }: Expiry): boolean {

@@ -1,7 +1,7 @@
 /**
  * Implements in memory what simulated nodes use of the storage contract, short enough to be verified by reading. This reference
- * store passes the suites of what nodes use (`memory-store.test.ts`). Each operation is one function without interruption, and
- * is therefore atomic. An operation that throws has changed nothing.
+ * store passes the contract's tests of the operations that nodes use (`memory-store.test.ts`). Each operation is one synchronous
+ * function, and therefore atomic. An operation that throws has changed nothing.
  */
 import type { Store } from '../../../src/store/store.ts'
 import { accountOperations, usageOperations } from './accounts.ts'
