@@ -1,6 +1,5 @@
-/** Limits the reads of each API key, and serves GET /api/v1/me: the caller's limits, usage, and remaining reads. */
-import './request-context.ts'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+/** GET /api/v1/me: the caller's tier, limits and usage, and what is left of the limits. */
+import type { FastifyInstance } from 'fastify'
 import { costSum, sumOf, usageSums, usageView } from '../admin/account-view.ts'
 import type { Clock } from '../clock.ts'
 import { amountOf } from '../job/amount.ts'
@@ -10,7 +9,6 @@ import type { MinuteCounter } from '../sharing/minute-counter.ts'
 import type { UsageStore } from '../store/usage-store.ts'
 import { type Static, Type } from '../typed-schema.ts'
 import { sendData } from './envelope.ts'
-import { type HttpError, tooManyReads } from './errors.ts'
 import { errors, success } from './openapi/schemas.ts'
 
 export interface MeRoute {
@@ -165,32 +163,4 @@ export function meRoute(app: FastifyInstance, options: MeRoute): void {
       return sendData(reply, 200, 'The account, its limits and its usage.', JSON.stringify(data))
     },
   )
-}
-
-/** A list counts as this many reads, because it searches the stored jobs. */
-const LIST_READS = 10
-/** Limits all routes with `limitReads` in their config that are declared after this call. */
-export function limitReads(app: FastifyInstance, counter: MinuteCounter): void {
-  const limit = (
-    { caller: { keyId, tier } }: FastifyRequest,
-    reply: FastifyReply,
-    cost: number,
-  ): HttpError | undefined => {
-    const most = tier.readsPerMinute
-    // If the tier allows fewer reads than a list costs, one list per minute is still possible.
-    const { count, leftMs } = counter.add(keyId, Math.min(cost, most), most)
-    const leftS = Math.ceil(leftMs / 1000)
-    reply
-      .header('ratelimit-limit', most)
-      .header('ratelimit-remaining', Math.max(0, most - count))
-      .header('ratelimit-reset', leftS)
-    return count > most ? tooManyReads(most, leftS) : undefined
-  }
-  app.addHook('onRoute', (route) => {
-    const isLimited = route.config?.limitReads
-    if (!isLimited) return
-    const before = route.onRequest === undefined ? [] : [route.onRequest].flat()
-    const costOf = (request: FastifyRequest) => (isLimited === true || !isLimited(request) ? 1 : LIST_READS)
-    route.onRequest = [...before, (request, reply, done) => done(limit(request, reply, costOf(request)))]
-  })
 }
